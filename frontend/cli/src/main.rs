@@ -1,0 +1,2 @@
+//! The vlmc command line.
+fn main() {}

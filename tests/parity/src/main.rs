@@ -1,0 +1,2 @@
+//! Parity runner.
+fn main() {}
