@@ -1,1 +1,3 @@
-//! The vlm language.
+//! The vlm language: parsing, formatting, checking, lowering to the tensor IR.
+
+pub mod syntax;
