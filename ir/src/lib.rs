@@ -1,1 +1,4 @@
 //! Tensor IR.
+
+pub mod dim;
+pub mod ty;
