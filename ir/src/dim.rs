@@ -75,6 +75,11 @@ impl Poly {
         cancelled.iter().fold(Poly { terms }, |sum, p| sum.add(p))
     }
 
+    /// The number of terms.
+    pub(crate) fn len(&self) -> usize {
+        self.terms.len()
+    }
+
     /// Its value when it has no symbols.
     pub fn as_constant(&self) -> Option<i64> {
         match self.terms.as_slice() {

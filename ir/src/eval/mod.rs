@@ -1,0 +1,60 @@
+//! The reference evaluator: what every op means, on the host, one op at a time.
+//!
+//! It computes in `f32` or `f64` ([`Real`]) and rounds a result to bf16 where its type says so, once,
+//! when the op is done: the rounding points of a program are its bf16 values. It is written to be
+//! read and trusted; only matrix products are made fast.
+
+pub mod contract;
+pub mod elementwise;
+pub mod indexing;
+pub mod movement;
+pub mod run;
+pub mod sequence;
+pub mod structure;
+pub mod tensor;
+
+pub use run::{Evaluator, Sizes};
+pub use tensor::{Data, Real, Tensor};
+
+use crate::ops::Op;
+use crate::ty::DType;
+
+/// Why an evaluation stopped.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct EvalError {
+    /// In words.
+    pub message: String,
+}
+
+impl EvalError {
+    /// An error.
+    pub fn new(message: impl Into<String>) -> Self {
+        EvalError { message: message.into() }
+    }
+}
+
+/// Results of an op.
+pub type EvalResult<R> = Result<Vec<Tensor<R>>, EvalError>;
+
+/// Element type and sizes of a result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Shape {
+    /// Element type.
+    pub dtype: DType,
+    /// Sizes, outermost first.
+    pub dims: Vec<usize>,
+}
+
+/// One execution of an op: what its evaluator reads. Operand and result types have been checked
+/// against the op's shape rule.
+pub struct Call<'a, R> {
+    /// The op.
+    pub op: &'a Op,
+    /// Operands.
+    pub inputs: &'a [&'a Tensor<R>],
+    /// What the results must be.
+    pub outputs: &'a [Shape],
+    /// Values of the symbols, for attributes that are dims.
+    pub sizes: &'a Sizes,
+}
