@@ -1,3 +1,5 @@
 //! The vlm language: parsing, formatting, checking, lowering to the tensor IR.
 
+pub mod diag;
+pub mod source;
 pub mod syntax;
