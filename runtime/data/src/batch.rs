@@ -256,6 +256,35 @@ impl Batch {
         Ok(())
     }
 
+    /// Enlarges the pack to compiled capacities of `tokens` rows and `documents` documents. The
+    /// added rows are padding of the last document, so that every row has an owner and the
+    /// context-parallel cut covers all of them.
+    ///
+    /// # Errors
+    /// If the pack is larger than that.
+    pub fn grow(&mut self, tokens: usize, documents: usize) -> Result<(), BatchError> {
+        let before = self.tokens();
+        if before > tokens {
+            return Err(LayoutError::TooManyRows { rows: before, tokens }.into());
+        }
+        self.layout.cover(tokens)?;
+        self.layout.fill_documents(documents)?;
+        self.input_ids.resize(tokens, 0);
+        self.labels.resize(tokens, IGNORED_LABEL);
+        if let Some(types) = &mut self.token_types {
+            types.resize(tokens, 0);
+        }
+        if let Some(ids) = &mut self.position_ids {
+            let mut grown = Vec::with_capacity(3 * tokens);
+            for axis in 0..3 {
+                grown.extend_from_slice(&ids[axis * before..(axis + 1) * before]);
+                grown.resize((axis + 1) * tokens, 0);
+            }
+            *ids = grown;
+        }
+        Ok(())
+    }
+
     /// Rows of the pack.
     pub fn tokens(&self) -> usize {
         self.input_ids.len()

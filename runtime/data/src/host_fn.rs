@@ -34,6 +34,8 @@ pub enum Fill {
     Value(i64),
     /// The last entry again; only for one dim. Boundaries, so that the rest are empty segments.
     Last,
+    /// One more than the last entry; only for one dim of I32. Rows that no document owns.
+    Next,
 }
 
 type Evaluate = fn(&[i64], &Batch) -> Result<HostTensor, HostFnError>;
@@ -183,11 +185,11 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
     },
     HostFunction {
         name: "seq_idx",
-        doc: "number of the document that owns each row",
+        doc: "number of the document that owns each row; one above all of them in rows without owner",
         params: &[],
         dtype: Dtype::I32,
         dims: &["tokens"],
-        fill: Fill::Last,
+        fill: Fill::Next,
         evaluate: |_, batch| {
             Ok(HostTensor::vector(HostData::I32(batch.layout.seq_idx(batch.tokens()))))
         },
@@ -410,6 +412,10 @@ impl HostFunction {
         let data = match (tensor.data, self.fill) {
             (HostData::I64(values), Fill::Value(value)) => {
                 HostData::I64(enlarge(&values, &shape, capacity, value))
+            }
+            (HostData::I32(values), Fill::Next) => {
+                let next = values.last().map_or(0, |last| last.saturating_add(1));
+                HostData::I32(enlarge(&values, &shape, capacity, next))
             }
             (data, Fill::Last) => map_each!(data, values => {
                 let last = values.last().copied().unwrap_or_default();
