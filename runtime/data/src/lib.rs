@@ -4,6 +4,8 @@
 //! before any device work. Nothing in this crate knows a model; token ids, merge sizes and table
 //! sides are parameters.
 
+#![forbid(unsafe_code)]
+
 pub mod batch;
 pub mod host_fn;
 pub mod pack;

@@ -170,7 +170,7 @@ fn a_pack_of_fixed_capacity_gives_every_row_an_owner() {
     };
     let five = sample(&[1; 5]);
     assert_eq!(
-        error(&[five.clone()], 4, 1),
+        error(std::slice::from_ref(&five), 4, 1),
         "the samples need 8 rows after alignment to 4, the pack has 4"
     );
     assert_eq!(
@@ -178,7 +178,7 @@ fn a_pack_of_fixed_capacity_gives_every_row_an_owner() {
         "there are 2 samples, the pack has room for 1 documents"
     );
     assert_eq!(
-        error(&[five.clone()], 10, 1),
+        error(std::slice::from_ref(&five), 10, 1),
         "2 rows would be added at the end, not a multiple of the alignment 4"
     );
     let crooked = Sample { labels: vec![1], ..five };
