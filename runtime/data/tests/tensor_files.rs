@@ -195,7 +195,7 @@ fn bytes_of_each_dtype() {
         assert_eq!(tensor.data, data);
         write_file(&path, [("w", &tensor)], &BTreeMap::new()).unwrap();
         let written = std::fs::read(&path).unwrap();
-        assert!(written.ends_with(raw) && (written.len() - raw.len()) % 8 == 0, "{dtype}");
+        assert!(written.ends_with(raw) && (written.len() - raw.len()).is_multiple_of(8), "{dtype}");
         assert_eq!(TensorFile::open(&path).unwrap().read("w").unwrap(), tensor);
     }
     let mut bytes = bytes_of(&format!("{{{}}}", entry("w", "BOOL", "[2]", 0, 2)), 2);
