@@ -111,3 +111,35 @@ fn times_are_means_of_pairs() {
     // Python and Rust both print the tie 0.25 to the even digit.
     assert_eq!(text, ["<0.2 seconds>", "<1.2 seconds>", "<2.0 seconds>"]);
 }
+
+#[cfg(feature = "images")]
+#[test]
+fn picture_files() {
+    use image::{ImageFormat, Rgb, RgbImage};
+    use vlmc_data::preprocess::image_patches;
+
+    let encode = |width, height, pixel: fn(u32, u32) -> Rgb<u8>| {
+        let mut file = std::io::Cursor::new(Vec::new());
+        RgbImage::from_fn(width, height, pixel).write_to(&mut file, ImageFormat::Png).unwrap();
+        file.into_inner()
+    };
+    let patches = |file: &[u8]| {
+        image_patches(file, PixelBounds::IMAGE, &Normalize::default(), PatchSizes::RELEASED)
+    };
+    // 100 x 200 pixels become 192 x 384, as in the golden sizes; a flat colour stays flat.
+    let (rows, grid) = patches(&encode(200, 100, |_, _| Rgb([255, 0, 51]))).unwrap();
+    assert_eq!((grid.t, grid.h, grid.w), (1, 12, 24));
+    assert_eq!(rows.len(), 12 * 24 * 1536);
+    for row in rows.chunks(1536) {
+        assert!(row[..512].iter().all(|&value| value == 1.0));
+        assert!(row[512..1024].iter().all(|&value| value == -1.0));
+        assert!(row[1024..].iter().all(|&value| (value + 0.6).abs() < 1e-6));
+    }
+    // Without a resize the pixels come through as they are.
+    let (rows, _) = patches(&encode(256, 256, |x, y| Rgb([x as u8, y as u8, 0]))).unwrap();
+    assert_eq!(rows[1], (1.0 - 127.5) / 127.5);
+    assert_eq!(rows[512 + 16], (1.0 - 127.5) / 127.5);
+    assert!(patches(b"no picture").is_err());
+    let thin = patches(&encode(300, 1, |_, _| Rgb([0; 3]))).unwrap_err();
+    assert_eq!(thin.to_string(), "the sides of 1 x 300 pixels have a ratio above 200");
+}
