@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use common::{Folder, Golden};
+use vlmc_data::batch::{BatchFiles, PictureSample, plan_microbatches, write_batches};
 use vlmc_data::host_fn::{self, Fill, HOST_FUNCTIONS};
+use vlmc_data::pack::PackOptions;
 use vlmc_data::safetensors::{TensorFile, write_file};
 use vlmc_data::{Batch, Dtype, HostData, HostTensor};
 
@@ -288,4 +290,101 @@ fn results_have_the_declared_form_and_pad_to_capacity() {
     let padded = positions.pad(tensor, &[3, 10]).unwrap().to_i64().unwrap();
     assert_eq!(padded[..10], [0, 1, 2, 0, 0, 1, 2, 0, 0, 0]);
     assert_eq!(padded[10..13], [0, 1, 2]);
+}
+
+/// A sample of four tokens, one of which is an image of 2 x 2 patches of `value`.
+fn pictured(value: f32) -> Tensors {
+    let pixels = HostTensor::new(vec![4, 1, 3], HostData::F32(vec![value; 12])).unwrap();
+    BTreeMap::from([
+        ("input_ids", integers(&[4], &[7, 90, 8, 9])),
+        ("mm_token_type_ids", integers(&[4], &[0, 1, 0, 0])),
+        ("image_grid_thw", integers(&[1, 3], &[1, 2, 2])),
+        ("pixel_values", pixels),
+    ])
+}
+
+#[test]
+fn samples_are_packed_into_a_file_that_reads_back() {
+    let folder = Folder::new("pack");
+    let read = |tensors: &Tensors| PictureSample::read(&open(&folder, tensors));
+    let text: Tensors = BTreeMap::from([
+        ("input_ids", integers(&[3], &[1, 2, 3])),
+        ("labels", integers(&[3], &[-100, 2, 3])),
+    ]);
+    let samples =
+        [read(&pictured(1.0)).unwrap(), read(&text).unwrap(), read(&pictured(2.0)).unwrap()];
+    assert_eq!(samples[0].sample.labels, [7, -100, 8, 9]);
+    let lengths: Vec<usize> = samples.iter().map(|sample| sample.sample.ids.len()).collect();
+    let plan = plan_microbatches(&lengths, 4, 8, None).unwrap();
+    assert_eq!(plan, [0..2, 2..3]);
+    let options = PackOptions { align: 4, tokens: Some(8), documents: None };
+    let batches: Vec<Batch> =
+        plan.into_iter().map(|range| Batch::pack(&samples[range], options).unwrap()).collect();
+    let path = folder.0.join("packed.safetensors");
+    write_batches(&path, &batches).unwrap();
+    let file = TensorFile::open(&path).unwrap();
+    assert_eq!(Batch::count(&file).unwrap(), 2);
+    let first = Batch::read(&file, 0).unwrap();
+    assert_eq!(first, Batch { video_grids: None, ..batches[0].clone() });
+    assert_eq!(first.input_ids, [7, 90, 8, 9, 1, 2, 3, 0]);
+    let second = Batch::read(&file, 1).unwrap();
+    assert_eq!(second.layout.cu_seqlens(), [0, 4, 4]);
+    assert_eq!(second.layout.cu_seqlens_padded(), [0, 8, 8]);
+    assert_eq!(second.image_pixels.values, [2.0; 12]);
+
+    let error = |change: &dyn Fn(&mut Tensors)| {
+        let mut tensors = pictured(1.0);
+        change(&mut tensors);
+        read(&tensors).unwrap_err().to_string()
+    };
+    assert!(
+        error(&|t| drop(t.insert("cu_seqlens", integers(&[2], &[0, 4]))))
+            .starts_with("`cu_seqlens` is not part of a sample")
+    );
+    assert_eq!(
+        error(&|t| drop(t.insert("input_ids", integers(&[1, 4], &[0; 4])))),
+        "`input_ids` has the shape [1, 4], it must be [T]"
+    );
+    assert_eq!(
+        error(&|t| drop(t.insert("image_grid_thw", integers(&[1, 3], &[1, 4, 4])))),
+        "`image_grid_thw` has 16 patches, `pixel_values` has 4 rows"
+    );
+    assert_eq!(error(&|t| drop(t.remove("pixel_values"))), "`image_grid_thw` needs `pixel_values`");
+    assert!(write_batches(&path, &[]).is_err());
+    let mut half = batches.clone();
+    half[0].position_ids = Some(vec![0; 24]);
+    let error = write_batches(&path, &half).unwrap_err().to_string();
+    assert_eq!(error, "1 of 2 microbatches have `position_ids`; all or none must");
+    let mut none = samples[0].clone();
+    none.image_grids.clear();
+    let error = Batch::pack(&[none], options).unwrap_err().to_string();
+    assert_eq!(error, "there are 1 image tokens and 0 merged image patches");
+}
+
+#[test]
+fn plans_keep_the_order_and_refuse_what_never_fits() {
+    assert_eq!(plan_microbatches(&[5, 3, 8, 1], 4, 12, None).unwrap(), [0..2, 2..4]);
+    assert_eq!(plan_microbatches(&[1, 1, 1], 1, 12, Some(2)).unwrap(), [0..2, 2..3]);
+    assert_eq!(plan_microbatches(&[], 4, 12, None).unwrap(), []);
+    let error = plan_microbatches(&[4, 13], 4, 12, None).unwrap_err().to_string();
+    assert_eq!(error, "sample 1 has 13 tokens, more than the 12 of a row");
+    assert!(plan_microbatches(&[1], 4, 3, None).is_err());
+    assert!(plan_microbatches(&[1], 0, 3, None).is_err());
+    assert!(plan_microbatches(&[1], 1, 3, Some(0)).is_err());
+}
+
+#[test]
+fn files_of_a_run() {
+    let folder = Folder::new("files");
+    for name in ["b.safetensors", "a.safetensors", "c.txt", ".d.safetensors"] {
+        std::fs::write(folder.0.join(name), "").unwrap();
+    }
+    let found = BatchFiles::find(&folder.0).unwrap();
+    let names: Vec<_> = found.paths().iter().map(|path| path.file_name().unwrap()).collect();
+    assert_eq!(names, ["a.safetensors", "b.safetensors"]);
+    assert_eq!(found.of_step(3), found.paths()[1]);
+    assert_eq!(BatchFiles::find(folder.0.join("?.safe*")).unwrap(), found);
+    assert_eq!(BatchFiles::find(folder.0.join("c.txt")).unwrap().paths().len(), 1);
+    assert!(BatchFiles::find(folder.0.join("x*")).is_err());
+    assert!(BatchFiles::find(folder.0.join("none/x")).is_err());
 }
