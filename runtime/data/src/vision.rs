@@ -12,6 +12,9 @@ use thiserror::Error;
 
 use crate::pack::SequenceLayout;
 
+/// Longest side of a position table; keeps its row numbers exact.
+const MAX_SIDE: usize = 1 << 16;
+
 /// Extents of one picture in patches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Grid {
@@ -53,8 +56,8 @@ impl fmt::Display for PictureKind {
 pub enum VisionError {
     #[error("the merge size is 0, it must be at least 1")]
     MergeZero,
-    #[error("the position table has a side of 0")]
-    SideZero,
+    #[error("the position table has a side of {side}, it must be 1 to {max}")]
+    Side { side: usize, max: usize },
     #[error("{name} has {values} values, a grid has 3")]
     GridLength { name: &'static str, values: usize },
     #[error("{name} row {picture} is [{t}, {h}, {w}], a grid needs three values above 0")]
@@ -189,14 +192,14 @@ pub struct PositionTaps {
 /// frame. Source: the vision section of the model's public implementation, bilinear mode.
 ///
 /// # Errors
-/// If `side` or `merge` is 0, or a grid is not a multiple of `merge`.
+/// If `side` is 0 or enormous, `merge` is 0, or a grid is not a multiple of `merge`.
 pub fn position_taps(
     grids: &[Grid],
     side: usize,
     merge: usize,
 ) -> Result<PositionTaps, VisionError> {
-    if side == 0 {
-        return Err(VisionError::SideZero);
+    if side == 0 || side > MAX_SIDE {
+        return Err(VisionError::Side { side, max: MAX_SIDE });
     }
     let mut taps = PositionTaps::default();
     walk(grids, merge, |grid, row, column| {

@@ -188,7 +188,7 @@ fn batches_that_are_refused() {
         value("mm_token_type_ids", 2, 3),
         "`mm_token_type_ids` row 2 is 3, known are 0 text, 1 image, 2 video",
     );
-    ends(value("mm_token_type_ids", 1, 0), "there are 0 image tokens and 4 merged image patches");
+    ends(value("mm_token_type_ids", 1, 0), "there are 4 image patches and no image token");
     ends(
         value("image_grid_thw", 1, 4),
         "`image_grid_thw` has 8 patches, `pixel_values` has 4 rows",

@@ -225,3 +225,11 @@ fn growing_and_shrinking_the_room_for_documents() {
     assert_eq!(layout.fill_documents(1), Err(LayoutError::Counts { valid: 3, padded: 2 }));
     assert_eq!(layout.cover(3), Err(LayoutError::TooManyRows { rows: 4, tokens: 3 }));
 }
+
+#[test]
+fn rows_past_the_end_are_left_out() {
+    let layout = SequenceLayout::from_lengths(&[3, 4], 1).unwrap();
+    assert_eq!(layout.row_valid(2), [true, true]);
+    assert_eq!(layout.seq_idx(4), [0, 0, 0, 1]);
+    assert_eq!(shift_within_documents(&[1, 2, 3, 4], &layout, 1, 0), [2, 3, 0, 0]);
+}

@@ -136,6 +136,6 @@ fn grids_drop_only_zero_rows_at_the_end() {
     let huge = [Grid { t: 1, h: usize::MAX / 2, w: 4 }];
     assert_eq!(rotary_ids(&huge, 1), Err(VisionError::Overflow));
     assert_eq!(frame_boundaries(&huge), Err(VisionError::Overflow));
-    assert_eq!(position_taps(&huge, 0, 1), Err(VisionError::SideZero));
+    assert_eq!(position_taps(&huge, 0, 1), Err(VisionError::Side { side: 0, max: 65536 }));
     assert_eq!(rotary_ids(&huge, 0), Err(VisionError::MergeZero));
 }

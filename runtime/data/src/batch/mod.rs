@@ -89,6 +89,8 @@ pub enum BatchError {
     Folder { path: PathBuf, source: std::io::Error },
     #[error("no file matches {path}")]
     NoFiles { path: PathBuf },
+    #[error("there are {patches} {kind} patches and no {kind} token")]
+    NoToken { kind: PictureKind, patches: usize },
     #[error(transparent)]
     Pack(#[from] PackError),
     #[error(transparent)]
@@ -174,8 +176,11 @@ impl Batch {
         ] {
             let rows = self.layout.documents().flat_map(|document| document.valid_rows());
             let tokens = rows.filter(|&row| types[row] == mark).count();
-            if (tokens == 0) != grids.is_empty() {
-                return Err(VisionError::Count { kind, tokens, rows: patch_count(grids)? }.into());
+            if tokens > 0 && grids.is_empty() {
+                return Err(VisionError::Count { kind, tokens, rows: 0 }.into());
+            }
+            if tokens == 0 && !grids.is_empty() {
+                return Err(BatchError::NoToken { kind, patches: patch_count(grids)? });
             }
         }
         Ok(())

@@ -253,25 +253,28 @@ impl SequenceLayout {
     }
 
     /// Number of the document that owns each row, `[tokens]`. Rows after the last boundary get
-    /// one number more than the last document with rows.
+    /// one number more than the last document with rows. Rows of documents past `tokens` are left
+    /// out.
     pub fn seq_idx(&self, tokens: usize) -> Vec<i32> {
         let mut owners = vec![0; tokens];
         let mut after = 0;
         for (number, document) in (0i32..).zip(self.documents()) {
             if document.padded > 0 {
-                owners[document.rows()].fill(number);
+                let rows = document.rows();
+                owners[rows.start.min(tokens)..rows.end.min(tokens)].fill(number);
                 after = number + 1;
             }
         }
-        owners[self.rows()..].fill(after);
+        owners[self.rows().min(tokens)..].fill(after);
         owners
     }
 
-    /// Whether each row holds a real token, `[tokens]`.
+    /// Whether each row holds a real token, `[tokens]`. Rows of documents past `tokens` are left out.
     pub fn row_valid(&self, tokens: usize) -> Vec<bool> {
         let mut valid = vec![false; tokens];
         for document in self.documents() {
-            valid[document.valid_rows()].fill(true);
+            let rows = document.valid_rows();
+            valid[rows.start.min(tokens)..rows.end.min(tokens)].fill(true);
         }
         valid
     }

@@ -42,7 +42,7 @@ pub fn image_patches(
     sizes: PatchSizes,
 ) -> Result<(Vec<f32>, Grid), ImageError> {
     let block = sizes.patch.saturating_mul(sizes.merge);
-    if block == 0 || bounds.factor % block != 0 {
+    if block == 0 || !bounds.factor.is_multiple_of(block) {
         return Err(ImageError::Factor { block, factor: bounds.factor });
     }
     let mut reader = ImageReader::new(Cursor::new(file)).with_guessed_format()?;

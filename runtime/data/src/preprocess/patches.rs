@@ -2,12 +2,15 @@ use thiserror::Error;
 
 use crate::vision::Grid;
 
+/// Greatest size of a patch, a merge block or a run of frames; keeps their products small.
+const MAX_SIZE: usize = 1024;
+
 /// Why pixels cannot be cut into patches.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[allow(missing_docs)]
 pub enum PixelError {
-    #[error("the patch, merge and temporal sizes must be at least 1")]
-    Sizes,
+    #[error("the patch, merge and temporal sizes are {sizes:?}, each must be 1 to {max}")]
+    Sizes { sizes: [usize; 3], max: usize },
     #[error("{height} x {width} pixels do not divide into blocks of {block} x {block}")]
     Block { height: usize, width: usize, block: usize },
     #[error("{given} bytes were given for {frames} frames of {channels} x {height} x {width}")]
@@ -71,10 +74,11 @@ pub fn patch_rows(
     if normalize.deviation.len() != channels {
         return Err(PixelError::Channels { given: normalize.deviation.len(), channels });
     }
-    let block = patch.checked_mul(merge).filter(|&block| block > 0).ok_or(PixelError::Sizes)?;
-    if temporal == 0 {
-        return Err(PixelError::Sizes);
+    let given = [patch, merge, temporal];
+    if given.iter().any(|size| !(1..=MAX_SIZE).contains(size)) {
+        return Err(PixelError::Sizes { sizes: given, max: MAX_SIZE });
     }
+    let block = patch * merge;
     if frames == 0 {
         return Err(PixelError::NoFrames);
     }
