@@ -184,6 +184,10 @@ pub enum TensorError {
     Shape { shape: Vec<usize>, values: usize },
     #[error("expected whole numbers, the tensor is {dtype}")]
     NotIntegers { dtype: Dtype },
+    #[error("dim {dim} was asked of the shape {shape:?}")]
+    NoDim { dim: usize, shape: Vec<usize> },
+    #[error("index {index} was asked of dim {dim} of the shape {shape:?}")]
+    Index { index: usize, dim: usize, shape: Vec<usize> },
 }
 
 /// A dense row-major tensor in host memory.
@@ -227,6 +231,35 @@ impl HostTensor {
     /// Element type.
     pub fn dtype(&self) -> Dtype {
         self.data.dtype()
+    }
+
+    /// The slices `indices` of `dim`, in that order; an index may come again. With
+    /// [`crate::pack::zigzag_indices`] and the dim that counts tokens this is a rank's share.
+    ///
+    /// # Errors
+    /// If there is no such dim or index.
+    pub fn select(&self, dim: usize, indices: &[usize]) -> Result<HostTensor, TensorError> {
+        let shape = &self.shape;
+        let Some(&size) = shape.get(dim) else {
+            return Err(TensorError::NoDim { dim, shape: shape.clone() });
+        };
+        if let Some(&index) = indices.iter().find(|&&index| index >= size) {
+            return Err(TensorError::Index { index, dim, shape: shape.clone() });
+        }
+        let inner: usize = shape[dim + 1..].iter().product();
+        let data = map_each!(&self.data, values => {
+            let mut chosen = Vec::new();
+            // Empty only if there is no index to choose, for then a dim is 0.
+            for block in values.chunks((size * inner).max(1)) {
+                for &index in indices {
+                    chosen.extend_from_slice(&block[index * inner..(index + 1) * inner]);
+                }
+            }
+            chosen
+        });
+        let mut shape = shape.clone();
+        shape[dim] = indices.len();
+        HostTensor::new(shape, data)
     }
 
     /// All values as f64; exact except for I64 beyond 2^53. False is 0, true is 1.
@@ -285,6 +318,7 @@ impl HostTensor {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
@@ -301,6 +335,24 @@ mod tests {
     fn a_shape_that_overflows_is_refused() {
         let error = HostTensor::new(vec![usize::MAX, 2], HostData::U8(vec![]));
         assert!(matches!(error, Err(TensorError::Shape { .. })));
+    }
+
+    #[test]
+    fn slices_are_taken_from_the_named_dim() {
+        // Positions [3, 1, 8]: rank 0 of two holds the columns 0, 1, 6, 7.
+        let values = (0..24).collect();
+        let tensor = HostTensor::new(vec![3, 1, 8], HostData::I64(values)).unwrap();
+        let share = tensor.select(2, &[0, 1, 6, 7]).unwrap();
+        assert_eq!(share.shape, [3, 1, 4]);
+        assert_eq!(share.to_i64().unwrap(), [0, 1, 6, 7, 8, 9, 14, 15, 16, 17, 22, 23]);
+        let first = tensor.select(0, &[2, 0]).unwrap();
+        assert_eq!(first.to_i64().unwrap()[..9], [16, 17, 18, 19, 20, 21, 22, 23, 0]);
+        assert!(tensor.select(1, &[]).unwrap().is_empty());
+        let error = tensor.select(2, &[8]).unwrap_err().to_string();
+        assert_eq!(error, "index 8 was asked of dim 2 of the shape [3, 1, 8]");
+        assert!(tensor.select(3, &[]).is_err());
+        let none = HostTensor::new(vec![0, 2], HostData::U8(vec![])).unwrap();
+        assert_eq!(none.select(1, &[1]).unwrap().shape, [0, 1]);
     }
 
     #[test]

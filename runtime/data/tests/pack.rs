@@ -227,6 +227,17 @@ fn growing_and_shrinking_the_room_for_documents() {
 }
 
 #[test]
+fn labels_are_shifted_before_the_cut() {
+    // Two ranks, 8 tokens: the label of position 1 on rank 0 is token 2, which rank 1 holds.
+    let tokens: Vec<i64> = (0..8).collect();
+    let layout = SequenceLayout::from_lengths(&[8], alignment(2)).unwrap();
+    let labels = shift_within_documents(&tokens, &layout, 1, -100);
+    let rows = zigzag_indices(layout.cu_seqlens_padded(), 2, 0).unwrap();
+    let local: Vec<i64> = rows.iter().map(|&row| labels[row]).collect();
+    assert_eq!(local, [1, 2, 7, -100]);
+}
+
+#[test]
 fn rows_past_the_end_are_left_out() {
     let layout = SequenceLayout::from_lengths(&[3, 4], 1).unwrap();
     assert_eq!(layout.row_valid(2), [true, true]);

@@ -51,6 +51,17 @@ fn sizes_that_are_refused() {
 }
 
 #[test]
+fn the_area_of_a_video_counts_rounded_frames() {
+    // By hand: 5 frames count as 4 (2.5 pairs round to 2), which just fits; 7 count as 8.
+    let bounds = PixelBounds { factor: 32, min_pixels: 1, max_pixels: 4 * 64 * 64 };
+    assert_eq!(video_size(5, 64, 64, 2, bounds).unwrap(), (64, 64));
+    assert_eq!(video_size(6, 64, 64, 2, bounds).unwrap(), (32, 32));
+    let bounds = PixelBounds { min_pixels: 7 * 64 * 64 + 1, max_pixels: 1 << 20, ..bounds };
+    assert_eq!(video_size(7, 64, 64, 2, bounds).unwrap(), (64, 64));
+    assert_eq!(video_size(6, 64, 64, 2, bounds).unwrap(), (96, 96));
+}
+
+#[test]
 fn sizes_are_whole_blocks_within_the_bounds() {
     for h in (1..4000).step_by(61) {
         for w in (1..4000).step_by(83) {
