@@ -144,7 +144,8 @@ impl Attribute for u32 {
     fn parse(cursor: &mut Cursor<'_>) -> Result<Self, ParseError> {
         let at = cursor.position();
         let v = cursor.integer()?;
-        u32::try_from(v).map_err(|_| ParseError::new(at, format!("{v} is not from 0 to {}", u32::MAX)))
+        u32::try_from(v)
+            .map_err(|_| ParseError::new(at, format!("{v} is not from 0 to {}", u32::MAX)))
     }
 }
 

@@ -155,8 +155,7 @@ fn param<'a>(c: &mut Cursor<'a>, f: &mut Function, scope: &mut Scope<'a>) -> Res
     c.expect_word("init")?;
     let init = init(c)?;
     let decay = !c.eat_word("no_decay");
-    let param_name: Arc<str> =
-        if c.eat_word("named") { c.string()?.into() } else { label.into() };
+    let param_name: Arc<str> = if c.eat_word("named") { c.string()?.into() } else { label.into() };
     let index = f.params.len() as u32;
     f.params.push(Param { name: param_name, key, each, ty: ty.clone(), init, decay });
     f.push_node(Op::Param { index }, vec![], vec![ty], name);
