@@ -89,6 +89,19 @@ impl Poly {
         }
     }
 
+    /// The symbol, factor and constant when this is `factor * symbol + constant`.
+    pub fn as_linear(&self) -> Option<(&Symbol, i64, i64)> {
+        let (constant, m, factor) = match self.terms.as_slice() {
+            [(m, factor)] => (0, m, factor),
+            [(empty, constant), (m, factor)] if empty.is_empty() => (*constant, m, factor),
+            _ => return None,
+        };
+        match m.as_slice() {
+            [(Atom::Symbol(s), 1)] => Some((s, *factor, constant)),
+            _ => None,
+        }
+    }
+
     /// Whether it is this constant.
     pub fn is(&self, value: i64) -> bool {
         self.as_constant() == Some(value)
