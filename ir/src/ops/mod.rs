@@ -207,6 +207,15 @@ macro_rules! ops {
                 )* }
             }
 
+            /// Calls `f` with every dim in the attributes.
+            pub fn visit_dims(&self, f: &mut dyn FnMut(&$crate::dim::Dim)) {
+                match self { $(
+                    Op::$Variant $({ $($field),* })? => {
+                        $($(Attribute::visit_dims($field, f);)*)?
+                    }
+                )* }
+            }
+
             /// Reads the attributes of the op called `name`; `None` when there is no such op.
             pub fn parse(name: &str, cursor: &mut Cursor<'_>) -> Option<Result<Op, ParseError>> {
                 match name { $(
@@ -243,7 +252,9 @@ macro_rules! ops {
                 get: &mut dyn FnMut(&str, &str) -> Option<String>,
             ) -> Option<Result<Op, AttributeError>> {
                 match name { $(
-                    $name => Some((|| {
+                    $name => {
+                        let mut read = || {
+                        let get = &mut *get;
                         $($(
                             let $field = attr::from_text::<$field_ty>(
                                 stringify!($field),
@@ -252,7 +263,10 @@ macro_rules! ops {
                         )*)?
                         let _ = &get;
                         Ok(Op::$Variant $({ $($field),* })?)
-                    })()),
+                        };
+                        // Not called in place, since an op without attributes returns no error.
+                        Some(read())
+                    }
                 )*
                     _ => None,
                 }
