@@ -50,7 +50,7 @@ pub struct Poly {
 impl Poly {
     /// A constant.
     pub fn constant(value: i64) -> Self {
-        Poly { terms: if value == 0 { vec![] } else { vec![(vec![], value)] } }
+        Poly { terms: if value == 0 { vec![] } else { vec![(vec![], bounded(value))] } }
     }
 
     /// A symbol.
@@ -89,6 +89,19 @@ impl Poly {
         }
     }
 
+    /// The symbol, factor and constant when this is `factor * symbol + constant`.
+    pub fn as_linear(&self) -> Option<(&Symbol, i64, i64)> {
+        let (constant, m, factor) = match self.terms.as_slice() {
+            [(m, factor)] => (0, m, factor),
+            [(empty, constant), (m, factor)] if empty.is_empty() => (*constant, m, factor),
+            _ => return None,
+        };
+        match m.as_slice() {
+            [(Atom::Symbol(s), 1)] => Some((s, *factor, constant)),
+            _ => None,
+        }
+    }
+
     /// Whether it is this constant.
     pub fn is(&self, value: i64) -> bool {
         self.as_constant() == Some(value)
@@ -121,7 +134,7 @@ impl Poly {
         let mut map: BTreeMap<Monomial, i64> = self.terms.iter().cloned().collect();
         for (m, c) in &other.terms {
             let e = map.entry(m.clone()).or_insert(0);
-            *e = e.saturating_add(*c);
+            *e = bounded(e.saturating_add(*c));
         }
         Self::from_map(map)
     }
@@ -139,13 +152,13 @@ impl Poly {
     /// `self * other`
     pub fn mul(&self, other: &Poly) -> Poly {
         if let (Some(a), Some(b)) = (self.as_constant(), other.as_constant()) {
-            return Poly::constant(a.saturating_mul(b));
+            return Poly::constant(bounded(a.saturating_mul(b)));
         }
         let mut map: BTreeMap<Monomial, i64> = BTreeMap::new();
         for (ma, ca) in &self.terms {
             for (mb, cb) in &other.terms {
                 let e = map.entry(multiply(ma, mb)).or_insert(0);
-                *e = e.saturating_add(ca.saturating_mul(*cb));
+                *e = bounded(e.saturating_add(bounded(ca.saturating_mul(*cb))));
             }
         }
         Self::from_map(map)
@@ -232,10 +245,24 @@ impl Poly {
         Some(sum)
     }
 
+    /// Whether it is one term without a sign, which needs no brackets inside a product.
+    fn is_plain_term(&self) -> bool {
+        match self.terms.as_slice() {
+            [] => true,
+            [(_, c)] => *c >= 0,
+            _ => false,
+        }
+    }
+
     /// Its terms as polynomials.
     fn each_term(&self) -> impl Iterator<Item = Poly> + '_ {
         self.terms.iter().map(|t| Poly { terms: vec![t.clone()] })
     }
+}
+
+/// The smallest i64 has no text form, since a sign is written apart from its number.
+fn bounded(v: i64) -> i64 {
+    v.max(-i64::MAX)
 }
 
 fn multiply(a: &Monomial, b: &Monomial) -> Monomial {
@@ -302,7 +329,10 @@ impl fmt::Display for Poly {
             for (a, p) in m {
                 let text = match a {
                     Atom::Symbol(s) => s.to_string(),
-                    Atom::Quotient(n, d) => format!("({n} / {})", Bracketed(d)),
+                    Atom::Quotient(n, d) if n.is_plain_term() => {
+                        format!("({n} / {})", Bracketed(d))
+                    }
+                    Atom::Quotient(n, d) => format!("(({n}) / {})", Bracketed(d)),
                 };
                 factors.extend((0..*p).map(|_| text.clone()));
             }
@@ -440,11 +470,11 @@ impl fmt::Display for Dim {
         }
         for (i, (name, p)) in self.segments.iter().enumerate() {
             let plus = if i > 0 { " + " } else { "" };
-            // A sum inside a segment would read as the next segment.
-            if p.terms.len() > 1 {
-                write!(f, "{plus}{name}: ({p})")?;
-            } else {
+            // A sum inside a segment would read as the next segment, a sign as a part of a sum.
+            if p.is_plain_term() {
                 write!(f, "{plus}{name}: {p}")?;
+            } else {
+                write!(f, "{plus}{name}: ({p})")?;
             }
         }
         Ok(())

@@ -125,6 +125,9 @@ pub struct Sharding {
 impl Sharding {
     /// Builds the normal form: no entries when no dim is divided, partial axes sorted.
     pub fn new(mut dims: Vec<DimSharding>, mut partial: Vec<MeshAxis>) -> Self {
+        for d in dims.iter_mut().filter(|d| d.axes.is_empty()) {
+            *d = DimSharding::default();
+        }
         if dims.iter().all(|d| d.axes.is_empty()) {
             dims.clear();
         }

@@ -10,10 +10,13 @@ pub mod indexing;
 pub mod movement;
 pub mod run;
 pub mod sequence;
+pub mod sizes;
+pub mod special;
 pub mod structure;
 pub mod tensor;
 
-pub use run::{Evaluator, Sizes};
+pub use run::{Evaluator, OutputValue, Outputs};
+pub use sizes::Sizes;
 pub use tensor::{Data, Real, Tensor};
 
 use crate::ops::Op;
@@ -57,4 +60,21 @@ pub struct Call<'a, R> {
     pub outputs: &'a [Shape],
     /// Values of the symbols, for attributes that are dims.
     pub sizes: &'a Sizes,
+}
+
+impl<'a, R> Call<'a, R> {
+    /// Operand `i`.
+    pub(crate) fn input(&self, i: usize) -> Result<&'a Tensor<R>, EvalError> {
+        self.inputs
+            .get(i)
+            .copied()
+            .ok_or_else(|| EvalError::new(format!("`{}` lacks operand {i}", self.op.name())))
+    }
+
+    /// What result `i` must be.
+    pub(crate) fn output(&self, i: usize) -> Result<&'a Shape, EvalError> {
+        self.outputs
+            .get(i)
+            .ok_or_else(|| EvalError::new(format!("`{}` lacks result {i}", self.op.name())))
+    }
 }

@@ -16,6 +16,11 @@ pub trait Attribute: Sized {
     /// Says what was expected at which place of the text.
     fn parse(cursor: &mut Cursor<'_>) -> Result<Self, ParseError>;
 
+    /// Calls `f` with every dim in the value.
+    fn visit_dims(&self, f: &mut dyn FnMut(&Dim)) {
+        let _ = f;
+    }
+
     /// What a missing attribute means, for types that have such a value.
     fn missing() -> Option<Self> {
         None
@@ -56,7 +61,8 @@ pub struct Scalar(pub f64);
 
 impl Scalar {
     fn key(self) -> u64 {
-        let bits = self.0.to_bits();
+        // All that are no numbers print alike.
+        let bits = if self.0.is_nan() { f64::NAN.to_bits() } else { self.0.to_bits() };
         // Order of the bits as signed magnitude follows the order of the numbers.
         if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
     }
@@ -144,7 +150,8 @@ impl Attribute for u32 {
     fn parse(cursor: &mut Cursor<'_>) -> Result<Self, ParseError> {
         let at = cursor.position();
         let v = cursor.integer()?;
-        u32::try_from(v).map_err(|_| ParseError::new(at, format!("{v} is not from 0 to {}", u32::MAX)))
+        u32::try_from(v)
+            .map_err(|_| ParseError::new(at, format!("{v} is not from 0 to {}", u32::MAX)))
     }
 }
 
@@ -234,6 +241,10 @@ impl Attribute for Dim {
     fn parse(cursor: &mut Cursor<'_>) -> Result<Self, ParseError> {
         cursor.dim()
     }
+
+    fn visit_dims(&self, f: &mut dyn FnMut(&Dim)) {
+        f(self);
+    }
 }
 
 impl Attribute for String {
@@ -269,6 +280,10 @@ impl<A: Attribute> Attribute for Vec<A> {
         }
         Ok(items)
     }
+
+    fn visit_dims(&self, f: &mut dyn FnMut(&Dim)) {
+        self.iter().for_each(|a| a.visit_dims(f));
+    }
 }
 
 impl<A: Attribute> Attribute for Option<A> {
@@ -281,6 +296,10 @@ impl<A: Attribute> Attribute for Option<A> {
 
     fn parse(cursor: &mut Cursor<'_>) -> Result<Self, ParseError> {
         if cursor.eat_word("none") { Ok(None) } else { A::parse(cursor).map(Some) }
+    }
+
+    fn visit_dims(&self, f: &mut dyn FnMut(&Dim)) {
+        self.iter().for_each(|a| a.visit_dims(f));
     }
 
     fn missing() -> Option<Self> {

@@ -88,10 +88,7 @@ impl OpInfo {
         let variadic = self.operands.iter().any(|o| o.ends_with(".."));
         let optional = self.operands.iter().filter(|o| o.ends_with('?')).count();
         let n = self.operands.len();
-        Arity {
-            min: if variadic { n - 1 } else { n - optional },
-            max: (!variadic).then_some(n),
-        }
+        Arity { min: if variadic { n - 1 } else { n - optional }, max: (!variadic).then_some(n) }
     }
 
     /// The name of operand `i` without its mark.
@@ -140,8 +137,9 @@ macro_rules! ops {
         -> ($($result:literal),*)
         : $effect:ident, $class:ident, $cost:expr, $infer:path, $eval:path;
     )*) => {
-        /// An op with its attributes.
+        /// An op with its attributes. What an attribute means stands in the text of its op.
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        #[allow(missing_docs)]
         pub enum Op {
             $(
                 $(#[doc = $doc])*
@@ -194,17 +192,26 @@ macro_rules! ops {
             pub fn print_attributes(&self, out: &mut String) {
                 match self { $(
                     Op::$Variant $({ $($field),* })? => {
-                        #[allow(unused_mut, unused_variables)]
+                        $(
                         let mut separator = " {";
-                        $($(
-                            out.push_str(separator);
+                        $(
+                            out.push_str(std::mem::replace(&mut separator, ", "));
                             out.push_str(stringify!($field));
                             out.push_str(" = ");
                             Attribute::print($field, out);
-                            separator = ", ";
                         )*
+                        let _ = separator;
                         out.push('}');
                         )?
+                    }
+                )* }
+            }
+
+            /// Calls `f` with every dim in the attributes.
+            pub fn visit_dims(&self, f: &mut dyn FnMut(&$crate::dim::Dim)) {
+                match self { $(
+                    Op::$Variant $({ $($field),* })? => {
+                        $($(Attribute::visit_dims($field, f);)*)?
                     }
                 )* }
             }
@@ -245,7 +252,9 @@ macro_rules! ops {
                 get: &mut dyn FnMut(&str, &str) -> Option<String>,
             ) -> Option<Result<Op, AttributeError>> {
                 match name { $(
-                    $name => Some((|| {
+                    $name => {
+                        let mut read = || {
+                        let get = &mut *get;
                         $($(
                             let $field = attr::from_text::<$field_ty>(
                                 stringify!($field),
@@ -254,7 +263,10 @@ macro_rules! ops {
                         )*)?
                         let _ = &get;
                         Ok(Op::$Variant $({ $($field),* })?)
-                    })()),
+                        };
+                        // Not called in place, since an op without attributes returns no error.
+                        Some(read())
+                    }
                 )*
                     _ => None,
                 }

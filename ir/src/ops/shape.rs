@@ -264,8 +264,9 @@ pub(super) fn transpose(op: &Op, tys: &[Ty]) -> Types {
     let mut sorted = permutation.clone();
     sorted.sort_unstable();
     if !sorted.iter().map(|i| *i as usize).eq(0..rank) {
-        return Err(TypeError::new(format!("{permutation:?} is no permutation of {rank} dims"))
-            .at(0, None));
+        return Err(
+            TypeError::new(format!("{permutation:?} is no permutation of {rank} dims")).at(0, None)
+        );
     }
     let dims = permutation.iter().map(|i| tys[0].dims[*i as usize].clone()).collect();
     Ok(vec![Ty::new(tys[0].dtype, dims)])
@@ -281,7 +282,9 @@ pub(super) fn broadcast(op: &Op, tys: &[Ty]) -> Types {
     for (i, target) in dims.iter().enumerate() {
         let (have, want) = (&tys[0].dims[i], &shape[*target as usize]);
         if !have.size().is(1) && !have.same_size(want) {
-            return Err(TypeError::new(format!("dim {i} ({have}) cannot repeat to {want}")).at(0, i));
+            return Err(
+                TypeError::new(format!("dim {i} ({have}) cannot repeat to {want}")).at(0, i)
+            );
         }
     }
     Ok(vec![Ty::new(tys[0].dtype, shape.clone())])
@@ -441,8 +444,9 @@ pub(super) fn top_k(op: &Op, tys: &[Ty]) -> Types {
         return Err(TypeError::new("`x` must have a dim to choose from").at(0, None));
     };
     if last.size().sub(k.size()).as_constant().is_some_and(|room| room < 0) {
-        return Err(TypeError::new(format!("{k} of {last} cannot be chosen"))
-            .at(0, tys[0].rank() - 1));
+        return Err(
+            TypeError::new(format!("{k} of {last} cannot be chosen")).at(0, tys[0].rank() - 1)
+        );
     }
     let mut dims = tys[0].dims.clone();
     dims.pop();
@@ -581,7 +585,12 @@ mod mesh {
         Ok(owed.iter().copied().filter(|a| !axes.contains(a)).collect())
     }
 
-    fn undivide(ty: &Ty, dims: &mut [DimSharding], i: u32, axis: MeshAxis) -> Result<(), TypeError> {
+    fn undivide(
+        ty: &Ty,
+        dims: &mut [DimSharding],
+        i: u32,
+        axis: MeshAxis,
+    ) -> Result<(), TypeError> {
         let d = dims.get_mut(i as usize);
         match d {
             Some(d) if d.axes.last() == Some(&axis) => {

@@ -13,9 +13,8 @@ pub(super) fn check(op: &Op, operands: &[Ty]) -> Result<(), TypeError> {
     let Some(divided) = operands.iter().position(|t| !t.sharding.is_replicated()) else {
         return Ok(());
     };
-    let error = |message: String| {
-        Err(TypeError { message, places: vec![(divided, None)], help: None })
-    };
+    let error =
+        |message: String| Err(TypeError { message, places: vec![(divided, None)], help: None });
     match op.info().class {
         Class::Communication | Class::Structure => Ok(()),
         Class::Elementwise => {

@@ -14,7 +14,9 @@
 use super::attr::{self, Attribute, AttributeError, Comparison, Scalar};
 use super::{Class, Cost, Effect, OpInfo, TypeError, cost, ops, shape};
 use crate::dim::Dim;
-use crate::eval::{Call, EvalResult, Real, contract, elementwise, indexing, movement, sequence, structure};
+use crate::eval::{
+    Call, EvalResult, Real, contract, elementwise, indexing, movement, sequence, structure,
+};
 use crate::text::cursor::{Cursor, ParseError};
 use crate::ty::{DType, MeshAxis, Ty};
 

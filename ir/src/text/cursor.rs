@@ -359,6 +359,11 @@ fn mesh_axis(name: &str, at: usize) -> Result<MeshAxis> {
         .ok_or_else(|| ParseError::new(at, format!("unknown mesh axis `{name}`")))
 }
 
+/// Whether `text` is one word, as names in text must be.
+pub fn is_word(text: &str) -> bool {
+    !text.is_empty() && word_len(text) == text.len()
+}
+
 /// Length of the word at the start of `text`. A word ends before a `.` that nothing follows, so
 /// that `..` is never part of one.
 fn word_len(text: &str) -> usize {

@@ -42,6 +42,22 @@ pub fn program(text: &str) -> Result<Program> {
     Ok(p)
 }
 
+/// An error with its place and line, as people read it:
+///
+/// ```text
+/// 3:14: expected `:`, found `bf16`
+///   %y = exp %x bf16[T]
+///               ^
+/// ```
+pub fn render(text: &str, error: &ParseError) -> String {
+    let (line, column) = line_column(text, error.at);
+    let source = text.lines().nth(line - 1).unwrap_or("");
+    // Tabs stay tabs, so that the caret stands under its character.
+    let blank: String =
+        source.chars().take(column - 1).map(|c| if c == '\t' { c } else { ' ' }).collect();
+    format!("{line}:{column}: {error}\n  {source}\n  {blank}^\n")
+}
+
 /// Line and column (in characters), from 1, of a byte offset.
 pub fn line_column(text: &str, at: usize) -> (usize, usize) {
     let mut at = at.min(text.len());
@@ -155,8 +171,7 @@ fn param<'a>(c: &mut Cursor<'a>, f: &mut Function, scope: &mut Scope<'a>) -> Res
     c.expect_word("init")?;
     let init = init(c)?;
     let decay = !c.eat_word("no_decay");
-    let param_name: Arc<str> =
-        if c.eat_word("named") { c.string()?.into() } else { label.into() };
+    let param_name: Arc<str> = if c.eat_word("named") { c.string()?.into() } else { label.into() };
     let index = f.params.len() as u32;
     f.params.push(Param { name: param_name, key, each, ty: ty.clone(), init, decay });
     f.push_node(Op::Param { index }, vec![], vec![ty], name);

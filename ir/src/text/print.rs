@@ -88,6 +88,20 @@ pub fn node_line(f: &Function, index: usize) -> String {
     out
 }
 
+/// Where each operand stands in [`node_line`], in characters.
+pub fn operand_columns(f: &Function, index: usize) -> Vec<std::ops::Range<usize>> {
+    let labels = Labels::new(f);
+    let node = &f.nodes[index];
+    let mut at = format!("%{} = {} ", labels.names[index], node.op.name()).chars().count();
+    let columns = node.operands.iter().map(|v| {
+        let start = at;
+        let end = start + labels.value(*v).chars().count();
+        at = end + 2;
+        start..end
+    });
+    columns.collect()
+}
+
 /// Labels of nodes: their names made unique, or numbers.
 pub struct Labels {
     names: Vec<Arc<str>>,
