@@ -18,77 +18,96 @@ pub(super) struct Cell {
     pub gap: usize,
 }
 
+/// Groups larger than this are not tried row by row.
+const ROWS: usize = 200;
+
 /// Puts the cells of each row together, in columns where they fit.
+///
+/// A row that is too long for all the columns keeps only the first, which holds the names; one too
+/// long for that has none. The longest gives way first, so that it does not spoil the others.
 pub(super) fn align(rows: Vec<Row>, indent: usize) -> Vec<Vec<Step>> {
-    let widths: Vec<Option<Vec<usize>>> = rows.iter().map(|row| measure(row, indent)).collect();
-    let count = rows.iter().map(|row| row.cells.len()).max().unwrap_or(0);
-    let mut columns = vec![0; count];
-    for row in widths.iter().flatten() {
-        for (column, width) in columns.iter_mut().zip(row) {
-            *column = (*column).max(*width);
-        }
-    }
-    // All columns if that fits, else only the first, else none.
-    let levels = [count, 1, 0];
-    let fit = |level: &usize| {
-        rows.iter().zip(&widths).all(|(row, widths)| {
-            let Some(widths) = widths else { return true };
-            indent + padded(row, widths, &columns, *level) <= WIDTH
+    let widths: Vec<Vec<Option<usize>>> = rows
+        .iter()
+        .map(|row| row.cells.iter().map(|cell| flat_width(&cell.steps)).collect())
+        .collect();
+    let alone = |at: usize| padded(&rows[at], &widths[at], &[], 0);
+    let mut levels: Vec<usize> = (0..rows.len())
+        .map(|at| match alone(at) {
+            _ if rows[at].single => 0,
+            Some(width) if indent + width <= WIDTH => rows[at].cells.len(),
+            _ => usize::from(widths[at].first().is_some_and(Option::is_some)),
         })
+        .collect();
+    let columns = loop {
+        let columns = columns(&widths, &levels);
+        let too_long = |at: &usize| {
+            let width = padded(&rows[*at], &widths[*at], &columns, levels[*at]);
+            let flat = alone(*at).is_some_and(|width| indent + width <= WIDTH);
+            flat && levels[*at] > 0 && width.is_some_and(|width| indent + width > WIDTH)
+        };
+        let long: Vec<usize> = (0..rows.len()).filter(too_long).collect();
+        let Some(longest) = long.iter().copied().max_by_key(|at| (alone(*at), *at)) else {
+            break columns;
+        };
+        let shorten = if rows.len() > ROWS { long } else { vec![longest] };
+        for at in shorten {
+            levels[at] = usize::from(levels[at] > 1);
+        }
     };
-    let level = levels.into_iter().find(fit).unwrap_or(0);
     rows.into_iter()
         .zip(widths)
-        .map(|(row, widths)| match widths {
-            Some(widths) => join(row, &widths, &columns, level),
-            None => join(row, &[], &columns, 0),
-        })
+        .zip(levels)
+        .map(|((row, widths), level)| join(row, &widths, &columns, level))
         .collect()
 }
 
-/// Widths of the cells, if the row fits on a line.
-fn measure(row: &Row, indent: usize) -> Option<Vec<usize>> {
-    if row.single {
-        return None;
+/// The widths of the columns, from the rows that keep them.
+fn columns(widths: &[Vec<Option<usize>>], levels: &[usize]) -> Vec<usize> {
+    let mut columns = Vec::new();
+    for (row, level) in widths.iter().zip(levels) {
+        columns.resize(columns.len().max(row.len()), 0);
+        for (column, width) in columns.iter_mut().zip(row).take(*level) {
+            *column = (*column).max(width.unwrap_or(0));
+        }
     }
-    let widths: Vec<usize> =
-        row.cells.iter().map(|cell| flat_width(&cell.steps)).collect::<Option<_>>()?;
-    (indent + padded(row, &widths, &[], 0) <= WIDTH).then_some(widths)
+    columns
 }
 
-fn padded(row: &Row, widths: &[usize], columns: &[usize], level: usize) -> usize {
-    let mut total = 0;
-    let mut end = 0;
+/// Blanks before the next cell, and whether the cell takes part at all: one that no row has takes
+/// no room.
+fn gap(cell: &Cell, column: Option<usize>) -> usize {
+    if cell.steps.is_empty() && column.unwrap_or(0) == 0 { 0 } else { cell.gap }
+}
+
+/// Width of a row with its first `level` cells as wide as the columns.
+fn padded(row: &Row, widths: &[Option<usize>], columns: &[usize], level: usize) -> Option<usize> {
+    let (mut total, mut end) = (0, 0);
     for (at, (cell, width)) in row.cells.iter().zip(widths).enumerate() {
         let column = if at < level { columns.get(at).copied() } else { None };
-        let gap = if *width == 0 && column.is_none() { 0 } else { cell.gap };
-        if *width > 0 {
-            end = total + gap + width;
+        let width = (*width)?;
+        total += gap(cell, column);
+        if width > 0 {
+            end = total + width;
         }
-        total += gap + column.unwrap_or(*width);
+        total += column.unwrap_or(width);
     }
-    end
+    Some(end)
 }
 
-fn join(row: Row, widths: &[usize], columns: &[usize], level: usize) -> Vec<Step> {
+fn join(row: Row, widths: &[Option<usize>], columns: &[usize], level: usize) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut blanks = 0;
-    for (at, cell) in row.cells.into_iter().enumerate() {
+    for (at, (cell, width)) in row.cells.into_iter().zip(widths).enumerate() {
         let column = if at < level { columns.get(at).copied() } else { None };
-        // A column that no row has takes no room.
-        let absent = cell.steps.is_empty();
-        if !absent || column.is_some_and(|column| column > 0) {
-            blanks += cell.gap;
-        }
-        if !absent {
+        blanks += gap(&cell, column);
+        if !cell.steps.is_empty() {
             if blanks > 0 {
-                steps.push(Step::Spaces(blanks));
-                blanks = 0;
+                steps.push(Step::Spaces(std::mem::take(&mut blanks)));
             }
             steps.extend(cell.steps);
         }
-        if let Some(column) = column {
-            blanks += column - widths.get(at).copied().unwrap_or(0);
+        if let (Some(column), Some(width)) = (column, width) {
+            blanks += column.saturating_sub(*width);
         }
     }
     steps

@@ -100,18 +100,15 @@ fn fits(steps: &[Step], column: usize) -> bool {
     let mut open = 1_usize;
     for step in steps {
         match step {
-            Step::Open => open += 1,
-            // Behind the group; others there may break as they like.
+            Step::Open => open += usize::from(open > 0),
             Step::Close => open = open.saturating_sub(1),
-            Step::Line { .. } | Step::Hard | Step::Blank | Step::Comment { .. } if open == 0 => {
-                return true;
-            }
+            // Behind the group the line may end wherever it can.
+            Step::Line { .. } if open == 0 => return true,
             _ => {}
         }
-        let inside = open > 0;
         match flat_step(step) {
             Some(width) => column += width,
-            None => return !inside,
+            None => return open == 0,
         }
         if column > WIDTH {
             return false;
@@ -145,7 +142,7 @@ impl Writer {
     }
 
     fn at_line_start(&self) -> bool {
-        self.out.is_empty() || self.out.ends_with('\n') || self.column == usize::MAX
+        self.out.is_empty() || self.out.ends_with('\n')
     }
 
     fn line(&mut self, indent: usize) {
