@@ -5,7 +5,7 @@ use rowan::NodeOrToken;
 use super::{Printer, rows};
 use crate::fmt::align;
 use crate::fmt::layout::{INDENT, Step, WIDTH, flat_width};
-use crate::syntax::kind::SyntaxKind::{self, *};
+use crate::syntax::kind::SyntaxKind::*;
 use crate::syntax::kind::{SyntaxNode, SyntaxToken};
 
 /// A thing that has a line, with what is before it and behind it on the line.
@@ -227,11 +227,9 @@ fn last_node(entries: &mut [Entry]) -> Option<&mut Entry> {
     entries.iter_mut().rev().find(|entry| matches!(entry, Entry::Node { .. }))
 }
 
-/// Whether no line ends behind the `{`, and there is no comment.
+/// Whether no line ends directly in it, and there is no comment.
 fn written_on_one_line(node: &SyntaxNode) -> bool {
-    let mut kinds = node.children_with_tokens().map(|element| element.kind());
-    let mut after_open = kinds.by_ref().skip_while(|kind| *kind != OpenBrace).skip(1);
-    let first: Option<SyntaxKind> = after_open.find(|kind| *kind != Whitespace);
-    first != Some(Newline)
-        && !node.children_with_tokens().any(|element| element.kind().is_comment())
+    !node
+        .children_with_tokens()
+        .any(|element| element.kind() == Newline || element.kind().is_comment())
 }
