@@ -64,7 +64,7 @@ impl Parser<'_> {
                          `collect`, `fn` and `forward`"
                     }
                 };
-                self.expected_with("a member", help);
+                self.expected_start("a member", help);
                 self.skip_token_and_line();
             }
         }
@@ -200,7 +200,8 @@ impl Parser<'_> {
                     self.part_value();
                 }
             } else {
-                self.expected("`else`");
+                let help = "a part that may be missing is written `part a : A(c) when condition`";
+                self.expected_with("`else`", help);
             }
             return self.complete(marker, PartIf);
         }

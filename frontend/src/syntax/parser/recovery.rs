@@ -32,6 +32,10 @@ impl Parser<'_> {
         let mut diag = self.expected_diag(&expected);
         if self.position > open + 1 && !self.begins_line() {
             diag = diag.secondary(self.token_span(open), format!("these are {what}"));
+            if begins_operand(self.kind()) {
+                let span = self.span_behind(self.position);
+                diag = diag.help_edit("add the comma", span, ",");
+            }
         }
         self.report(diag);
     }
@@ -266,4 +270,8 @@ impl Parser<'_> {
         }
         self.complete(marker, Error)
     }
+}
+
+fn begins_operand(kind: SyntaxKind) -> bool {
+    matches!(kind, Ident | Int | Float | String | OpenParen | OpenSquare | TrueWord | FalseWord)
 }

@@ -115,7 +115,7 @@ impl Parser<'_> {
                     ForwardWord => "`forward` is a member of a model",
                     _ => "it belongs outside of the function",
                 };
-                self.expected_with("a statement", help);
+                self.expected_start("a statement", help);
                 self.skip_token_and_line();
                 Error
             }
