@@ -34,6 +34,10 @@ fn messages() {
         let file = sources.add(name, text.as_str());
         let parse = syntax::parse(file, &text);
         assert!(!parse.diags.is_empty(), "{name} has no errors");
+        for diag in &parse.diags {
+            assert!(!diag.helps.is_empty(), "{name}: no help for {:?}", diag.message);
+            assert!(diag.span().is_some(), "{name}: no place for {:?}", diag.message);
+        }
         let found = render::all(&parse.diags, &sources, Format::PLAIN);
         let expected_path = path.with_extension("stderr");
         if bless {

@@ -329,12 +329,6 @@ impl<'t> Parser<'t> {
     }
 
     #[inline(never)]
-    fn expected(&mut self, what: &str) {
-        let diag = self.expected_diag(what);
-        self.report(diag);
-    }
-
-    #[inline(never)]
     fn expected_with(&mut self, what: &str, help: &str) {
         let diag = self.expected_diag(what).help(help);
         self.report(diag);
@@ -357,10 +351,10 @@ impl<'t> Parser<'t> {
         format!("{blank}{text}")
     }
 
-    fn expect(&mut self, kind: SyntaxKind) -> bool {
+    fn expect(&mut self, kind: SyntaxKind, help: &str) -> bool {
         let found = self.eat(kind);
         if !found {
-            self.expected(kind.describe());
+            self.expected_with(kind.describe(), help);
         }
         found
     }

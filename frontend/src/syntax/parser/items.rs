@@ -139,7 +139,7 @@ impl Parser<'_> {
     pub(super) fn at_brace(&mut self) -> bool {
         let found = self.at(OpenBrace);
         if !found {
-            self.expected("`{`");
+            self.expected_with("`{`", "the body follows in `{ .. }`");
         }
         found
     }
@@ -237,7 +237,10 @@ impl Parser<'_> {
             && !matches!(self.kind(), Ident | RequireWord | Comma | CloseBrace)
             && !self.at(Semicolon)
         {
-            self.expected("the next field");
+            self.expected_with(
+                "the next field",
+                "fields are written `name : type = default as \"key\"`",
+            );
             self.skip_line();
         }
     }
@@ -335,7 +338,7 @@ impl Parser<'_> {
                 parser.complete(marker, Arg);
             });
         } else {
-            self.expected("`(`");
+            self.expected_with("`(`", "write the arguments, or `()` for none");
         }
         self.complete(marker, Args);
     }
@@ -382,7 +385,7 @@ impl Parser<'_> {
             self.report(diag);
             self.skip_one();
             self.expression();
-        } else if self.expect(Equals) {
+        } else if self.expect(Equals, "values follow a `=`") {
             self.expression();
         } else {
             self.skip_line();
@@ -394,7 +397,7 @@ impl Parser<'_> {
         self.bump();
         self.name("the name of a model");
         if !self.eat_word("from") {
-            self.expected("`from`");
+            self.expected_with("`from`", "write `import Model from \"model_type\" { .. }`");
         }
         self.strings();
         self.braced(ImportRules, |parser| {

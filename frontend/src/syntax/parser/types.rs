@@ -30,7 +30,7 @@ impl Parser<'_> {
                 self.skip_one();
             }
         } else {
-            self.expected(what);
+            self.expected_with(what, "names consist of letters, digits and `_`");
         }
         meant
     }
@@ -48,7 +48,7 @@ impl Parser<'_> {
             self.report(diag);
             self.skip_one();
         } else {
-            self.expected(&expected);
+            self.expected_with(&expected, &format!("write `: ` and {what}"));
         }
     }
 
@@ -130,7 +130,7 @@ impl Parser<'_> {
     fn segment(&mut self) {
         let marker = self.start();
         self.name("the name of a segment");
-        self.expect(Colon);
+        self.expect(Colon, "segments are written `[q: n + k: m]`");
         self.term();
         self.complete(marker, Segment);
     }
