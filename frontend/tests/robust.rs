@@ -88,6 +88,7 @@ fn large_inputs_take_linear_time() {
     {
         large(piece, body);
     }
+    large("a\n", "fn f(x: [T]) -> [T] {\n  g(");
     large("param x : [T]\n", "module M() {\n");
     large("param x : [\n", "module M() {\n");
     large("let x = f(a, b) + c\n", body);

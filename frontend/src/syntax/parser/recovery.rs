@@ -30,8 +30,12 @@ impl Parser<'_> {
     /// Whether the mark that closes the list comes before the end of the block around: if so, a
     /// comma is missing at the end of a line; if not, the mark is.
     fn closes_later(&self, close: SyntaxKind) -> bool {
+        // Where nothing is reported any more there is nothing to choose.
+        if self.diags.len() >= crate::diag::LIMIT {
+            return true;
+        }
         let mut depth = 0_u32;
-        // Far enough for any list, and not so far that many errors take long.
+        // Far enough for any list.
         for ahead in 0..1000 {
             let kind = self.nth(ahead);
             let new_line = self.gaps.get(self.position + ahead).is_none_or(|gap| gap.newline);
