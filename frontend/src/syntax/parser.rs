@@ -132,6 +132,14 @@ impl<'t> Parser<'t> {
         }
     }
 
+    /// The kind of the token `back` places before the current one.
+    fn nth_before(&self, back: usize) -> SyntaxKind {
+        match self.position.checked_sub(back).and_then(|at| self.indices.get(at)) {
+            Some(index) => self.tokens.kinds[*index as usize],
+            None => Eof,
+        }
+    }
+
     fn at(&self, kind: SyntaxKind) -> bool {
         self.kind() == kind
     }
@@ -276,7 +284,8 @@ impl<'t> Parser<'t> {
     /// Adds an error that belongs to the current token, unless it has one.
     fn report(&mut self, diag: Diag) {
         // The lexer's errors say more than "unexpected".
-        let told = self.at(Unknown) || self.last_error == Some(self.position);
+        let unclosed = self.nth_before(1) == UnclosedString;
+        let told = self.at(Unknown) || unclosed || self.last_error == Some(self.position);
         self.last_error = Some(self.position);
         if !told {
             self.push(diag);
@@ -298,8 +307,14 @@ impl<'t> Parser<'t> {
             let found = if kind == Eof { "end of file" } else { "end of line" };
             return (found.into(), self.span_behind(self.position));
         }
+        self.found_token()
+    }
+
+    fn found_token(&self) -> (std::string::String, Span) {
+        let kind = self.kind();
         let text = self.token_text(self.position);
         let found = match kind {
+            Eof => "end of file".into(),
             Ident | Int | Float | BadNumber => format!("`{text}`"),
             kind if kind.is_keyword() => format!("keyword `{text}`"),
             kind => kind.describe().into(),
@@ -314,21 +329,32 @@ impl<'t> Parser<'t> {
     }
 
     #[inline(never)]
-    fn expected(&mut self, what: &str) {
-        let diag = self.expected_diag(what);
-        self.report(diag);
-    }
-
-    #[inline(never)]
     fn expected_with(&mut self, what: &str, help: &str) {
         let diag = self.expected_diag(what).help(help);
         self.report(diag);
     }
 
-    fn expect(&mut self, kind: SyntaxKind) -> bool {
+    /// As [`Self::expected_with`], where what is expected begins a line.
+    #[inline(never)]
+    fn expected_start(&mut self, what: &str, help: &str) {
+        let (found, span) = self.found_token();
+        let diag = Diag::error(Code::UnexpectedToken, format!("expected {what}, found {found}"))
+            .label(span, format!("expected {what}"))
+            .help(help);
+        self.report(diag);
+    }
+
+    /// `text` in place of the current token, with a blank before it.
+    fn spaced(&self, text: &str) -> std::string::String {
+        let start = self.token_range(self.position).start;
+        let blank = if self.text[..start].ends_with(' ') { "" } else { " " };
+        format!("{blank}{text}")
+    }
+
+    fn expect(&mut self, kind: SyntaxKind, help: &str) -> bool {
         let found = self.eat(kind);
         if !found {
-            self.expected(kind.describe());
+            self.expected_with(kind.describe(), help);
         }
         found
     }

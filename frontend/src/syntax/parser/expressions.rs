@@ -146,6 +146,9 @@ impl Parser<'_> {
         } else if matches!(self.kind(), Int | Float) {
             self.expected_with("a name", "take tuples apart with `let (a, b) = ..`");
             self.skip_one();
+        } else if !self.at(Ident) && self.nth_before(2) == Int {
+            let digits = self.token_text(self.position - 2);
+            self.expected_with("a name", &format!("write `{digits}.0` for the number"));
         } else {
             self.name("a name");
         }
@@ -168,7 +171,7 @@ impl Parser<'_> {
             let diag = self.expected_diag("`,` or `)`").help_edit(
                 "named arguments are written with `=`",
                 span,
-                " =",
+                self.spaced("="),
             );
             self.report(diag);
             self.skip_one();
@@ -260,7 +263,9 @@ impl Parser<'_> {
         let mut diag = self.expected_diag("an expression");
         let mut skip = false;
         match kind {
-            _ if self.line_ended() => {}
+            _ if self.line_ended() => {
+                diag = diag.help("a value must follow, on this line or the next");
+            }
             Dot if self.nth(1) == Int => {
                 let digits = self.token_text(self.position + 1);
                 diag = diag.help(format!("write `0.{digits}`"));
@@ -270,13 +275,21 @@ impl Parser<'_> {
                 diag = diag.help("logic is written `and`, `or`, `not`");
                 skip = true;
             }
-            Plus | Star => skip = true,
+            Plus | Star => {
+                diag = diag.help("an operator stands between two operands");
+                skip = true;
+            }
             kind if kind.is_keyword() && !kind.begins_item_only() => {
-                diag = diag.note(format!("{} is a keyword and cannot be a name", kind.describe()));
+                diag = diag
+                    .note(format!("{} is a keyword and cannot be a name", kind.describe()))
+                    .help("use another name");
                 skip = !self.begins_line() && kind != InWord && kind != ElseWord;
             }
             Unknown => skip = true,
-            _ => {}
+            _ => {
+                let help = "expressions begin with a name, a number, a string, `(`, `[`, `-`, `not` or `if`";
+                diag = diag.help(help);
+            }
         }
         self.report(diag);
         if skip {
@@ -319,10 +332,14 @@ impl Parser<'_> {
     fn compound_assignment(&mut self) {
         let span = self.token_span(self.position);
         let operator = self.token_text(self.position - 1);
+        let name = match self.nth_before(2) {
+            Ident => self.token_text(self.position - 2),
+            _ => "x",
+        };
         self.report(
             Diag::error(Code::UnexpectedToken, format!("there is no `{operator}=`"))
                 .label(span, "")
-                .help(format!("write `x = x {operator} ..`")),
+                .help(format!("write `{name} = {name} {operator} ..`")),
         );
         self.skip_one();
     }

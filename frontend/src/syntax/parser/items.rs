@@ -139,7 +139,7 @@ impl Parser<'_> {
     pub(super) fn at_brace(&mut self) -> bool {
         let found = self.at(OpenBrace);
         if !found {
-            self.expected("`{`");
+            self.expected_with("`{`", "the body follows in `{ .. }`");
         }
         found
     }
@@ -147,8 +147,18 @@ impl Parser<'_> {
     pub(super) fn string(&mut self) {
         if matches!(self.kind(), UnclosedString | QuotedString) {
             self.bump();
-        } else {
-            self.expect(String);
+        } else if self.at(Ident) && !self.begins_line() && self.nth(1) != Equals {
+            let span = self.token_span(self.position);
+            let text = self.token_text(self.position);
+            let diag = self.expected_diag("a string").help_edit(
+                "put it in quotes",
+                span,
+                format!("\"{text}\""),
+            );
+            self.report(diag);
+            self.skip_one();
+        } else if !self.eat(String) {
+            self.expected_with("a string", "strings are written `\"text\"`");
         }
     }
 
@@ -182,7 +192,7 @@ impl Parser<'_> {
 
     /// At a line that begins an item, inside of one: a `}` is missing.
     pub(super) fn at_lost_item(&self) -> bool {
-        self.begins_line() && self.kind().begins_item_only()
+        self.begins_line() && self.kind().begins_item_only() && self.nth(1) == Ident
     }
 
     fn config(&mut self) {
@@ -198,7 +208,15 @@ impl Parser<'_> {
 
     fn field(&mut self) {
         let marker = self.start();
-        if !self.name("a field or `require`") {
+        if self.kind().is_keyword() || self.at(Ident) {
+            if !self.name("a field") {
+                self.skip_token_and_line();
+                self.complete(marker, Error);
+                return;
+            }
+        } else {
+            let help = "fields are written `name : type = default`, constraints `require a > 0`";
+            self.expected_start("a field or `require`", help);
             self.skip_token_and_line();
             self.complete(marker, Error);
             return;
@@ -219,7 +237,10 @@ impl Parser<'_> {
             && !matches!(self.kind(), Ident | RequireWord | Comma | CloseBrace)
             && !self.at(Semicolon)
         {
-            self.expected("the next field");
+            self.expected_with(
+                "the next field",
+                "fields are written `name : type = default as \"key\"`",
+            );
             self.skip_line();
         }
     }
@@ -287,7 +308,7 @@ impl Parser<'_> {
             let diag = self.expected_diag("`->`").help_edit(
                 "the type of the value follows `->`",
                 span,
-                " ->",
+                self.spaced("->"),
             );
             self.report(diag);
             self.skip_one();
@@ -317,7 +338,7 @@ impl Parser<'_> {
                 parser.complete(marker, Arg);
             });
         } else {
-            self.expected("`(`");
+            self.expected_with("`(`", "write the arguments, or `()` for none");
         }
         self.complete(marker, Args);
     }
@@ -346,24 +367,29 @@ impl Parser<'_> {
                 parser.complete(marker, Error);
                 return;
             }
-            if parser.at(Colon) {
-                let span = parser.token_span(parser.position);
-                let diag = parser.expected_diag("`=` and a value").help_edit(
-                    "a variant sets with `=`",
-                    span,
-                    " =",
-                );
-                parser.report(diag);
-                parser.skip_one();
-                parser.expression();
-            } else if parser.expect(Equals) {
-                parser.expression();
-            } else {
-                parser.skip_line();
-            }
+            parser.equals_value();
             parser.complete(marker, Setting);
         });
         self.complete(marker, Variant);
+    }
+
+    /// `= value`, with a hint for those who write `:`.
+    fn equals_value(&mut self) {
+        if self.at(Colon) {
+            let span = self.token_span(self.position);
+            let diag = self.expected_diag("`=` and a value").help_edit(
+                "values follow a `=`",
+                span,
+                self.spaced("="),
+            );
+            self.report(diag);
+            self.skip_one();
+            self.expression();
+        } else if self.expect(Equals, "values follow a `=`") {
+            self.expression();
+        } else {
+            self.skip_line();
+        }
     }
 
     fn import(&mut self) {
@@ -371,22 +397,24 @@ impl Parser<'_> {
         self.bump();
         self.name("the name of a model");
         if !self.eat_word("from") {
-            self.expected("`from`");
+            self.expected_with("`from`", "write `import Model from \"model_type\" { .. }`");
         }
         self.strings();
         self.braced(ImportRules, |parser| {
             let marker = parser.start();
             if parser.eat_word("fixed") {
                 parser.string();
-                if parser.expect(Equals) {
-                    parser.expression();
-                }
+                parser.equals_value();
                 parser.complete(marker, Fixed);
             } else if parser.eat_word("ignore") {
                 parser.strings();
                 parser.complete(marker, Ignore);
             } else {
-                parser.expected("`fixed` or `ignore`");
+                parser.expected_start(
+                    "`fixed` or `ignore`",
+                    "write `fixed \"key\" = value` for what must hold, `ignore \"key\"` for what does \
+                     not matter",
+                );
                 parser.skip_token_and_line();
                 parser.complete(marker, Error);
             }

@@ -15,11 +15,13 @@ impl Parser<'_> {
             let diag = match self.tokens.kinds[index] {
                 Int if literal::int(text).is_none() => Some(
                     Diag::error(Code::BadNumber, "number is too large")
-                        .label(span, format!("the largest is {}", i64::MAX)),
+                        .label(span, format!("the largest is {}", i64::MAX))
+                        .help("write it as a float if it need not be exact: `1e20`"),
                 ),
                 Float if literal::float(text).is_none() => Some(
                     Diag::error(Code::BadNumber, "number is too large")
-                        .label(span, "not a finite 64-bit float"),
+                        .label(span, "not a finite 64-bit float")
+                        .help("the largest float is about 1.8e308"),
                 ),
                 BadNumber => Some(bad_number(text, span)),
                 String => bad_escape(text, span),
@@ -89,7 +91,7 @@ fn bad_number(text: &str, span: Span) -> Diag {
     let tail = &text[digits.len()..];
     let diag = Diag::error(Code::BadNumber, format!("malformed number `{text}`"));
     if matches!(tail, "e" | "E") {
-        return diag.label(span, "digits must follow the `e`");
+        return diag.label(span, "digits must follow the `e`").help("write an exponent: `1e-6`");
     }
     let diag = diag.label(span, "");
     if text.starts_with("0x") || text.starts_with("0X") || text.starts_with("0b") {
@@ -128,6 +130,6 @@ fn unknown(text: &str, span: Span) -> Diag {
         Some(c) if c.is_alphabetic() => {
             diag.help("names consist of the letters a to z, digits and `_`")
         }
-        _ => diag,
+        _ => diag.help("remove it; strings and comments may hold any character"),
     }
 }

@@ -64,7 +64,7 @@ impl Parser<'_> {
                          `collect`, `fn` and `forward`"
                     }
                 };
-                self.expected_with("a member", help);
+                self.expected_start("a member", help);
                 self.skip_token_and_line();
             }
         }
@@ -74,7 +74,7 @@ impl Parser<'_> {
         let marker = self.start();
         self.bump();
         self.name("a name");
-        if self.expect(Equals) {
+        if self.expect(Equals, "constants are written `let name = value`") {
             self.expression();
         }
         self.complete(marker, Let);
@@ -168,7 +168,7 @@ impl Parser<'_> {
                 self.expression();
             }
             if !self.at(CloseSquare) && !self.at_new_start() {
-                self.expected("`]`");
+                self.expected_with("`]`", "a counter is written `[i < n]`");
                 while !self.at(CloseSquare) && !self.at_new_start() && !self.kind().is_close() {
                     self.skip_one();
                 }
@@ -200,7 +200,8 @@ impl Parser<'_> {
                     self.part_value();
                 }
             } else {
-                self.expected("`else`");
+                let help = "a part that may be missing is written `part a : A(c) when condition`";
+                self.expected_with("`else`", help);
             }
             return self.complete(marker, PartIf);
         }
@@ -224,10 +225,10 @@ impl Parser<'_> {
         if !self.at(CloseBrace) {
             self.part_value();
         } else {
-            self.expected("a module");
+            self.expected_with("a module", "write `Mlp(c)`, as without the condition");
         }
         if !self.at(CloseBrace) && !self.at_new_start() {
-            self.expected("`}`");
+            self.expected_with("`}`", "each branch holds one module with its arguments");
             self.skip_line();
         }
         self.leave(open, CloseBrace, around);
@@ -246,7 +247,7 @@ impl Parser<'_> {
             if self.at(OpenParen) && !self.begins_line() {
                 self.call_args();
             } else {
-                self.expected("`(`");
+                self.expected_with("`(`", "write the arguments, or `()` for none");
             }
             self.complete(from, From);
         }

@@ -17,7 +17,7 @@ impl Parser<'_> {
             if self.at(close) || self.eat(Comma) {
                 continue;
             }
-            if self.at_list_end(close) {
+            if self.at_list_end(close) || (self.begins_line() && !self.closes_later(close)) {
                 break;
             }
             self.missing_comma(what, close, open);
@@ -27,12 +27,45 @@ impl Parser<'_> {
         self.leave(open, close, around);
     }
 
+    /// Whether the mark that closes the list comes before the end of the block around: if so, a
+    /// comma is missing at the end of a line; if not, the mark is.
+    fn closes_later(&self, close: SyntaxKind) -> bool {
+        // Where nothing is reported any more there is nothing to choose.
+        if self.diags.len() >= crate::diag::LIMIT {
+            return true;
+        }
+        let mut depth = 0_u32;
+        // Far enough for any list.
+        for ahead in 0..1000 {
+            let kind = self.nth(ahead);
+            let new_line = self.gaps.get(self.position + ahead).is_none_or(|gap| gap.newline);
+            if kind == Eof || (new_line && kind.begins_line()) {
+                return false;
+            }
+            if kind.is_open() {
+                depth += 1;
+            } else if kind.is_close() {
+                if depth == 0 {
+                    return kind == close;
+                }
+                depth -= 1;
+            }
+        }
+        true
+    }
+
     fn missing_comma(&mut self, what: &str, close: SyntaxKind, open: usize) {
         let expected = format!("`,` or {}", close.describe());
         let mut diag = self.expected_diag(&expected);
-        if self.position > open + 1 && !self.begins_line() {
+        if self.position > open + 1 {
             diag = diag.secondary(self.token_span(open), format!("these are {what}"));
         }
+        diag = if self.position > open + 1 && begins_operand(self.kind()) {
+            let span = self.span_behind(self.position);
+            diag.help_edit("add the comma", span, ",")
+        } else {
+            diag.help(format!("{what} are separated by commas"))
+        };
         self.report(diag);
     }
 
@@ -174,8 +207,8 @@ impl Parser<'_> {
                 diag.help("matrix products are written `linear(x, w)` or `einsum(\"..\", a, b)`");
         } else if matches!(kind, AndAnd | OrOr | Bang) {
             diag = diag.help("logic is written `and`, `or`, `not`");
-        } else if kind == OpenBrace {
-            diag = diag.help("a `{` belongs to the line it opens on, after a complete header");
+        } else {
+            diag = diag.help("a statement ends with its line, and goes on only behind an operator or in brackets");
         }
         self.report(diag);
     }
@@ -266,4 +299,8 @@ impl Parser<'_> {
         }
         self.complete(marker, Error)
     }
+}
+
+fn begins_operand(kind: SyntaxKind) -> bool {
+    matches!(kind, Ident | Int | Float | String | OpenParen | OpenSquare | TrueWord | FalseWord)
 }

@@ -24,7 +24,7 @@ impl Parser<'_> {
             let is_value = self.statement();
             let after = self.position;
             self.end_of_line();
-            if is_value && self.diags.len() == errors && !self.at_block_end() {
+            if is_value && after > before && self.diags.len() == errors && !self.at_block_end() {
                 self.unused_value(before, after);
             }
             if self.position == before {
@@ -37,8 +37,19 @@ impl Parser<'_> {
     }
 
     fn at_block_end(&self) -> bool {
-        matches!(self.kind(), CloseBrace | Eof)
-            || (self.begins_line() && self.kind().begins_member_only())
+        matches!(self.kind(), CloseBrace | Eof) || (self.begins_line() && self.at_member())
+    }
+
+    /// At a word that begins a member or an item, with what must follow it: not at one that
+    /// somebody took for a name.
+    fn at_member(&self) -> bool {
+        let next = self.nth(1);
+        match self.kind() {
+            RequireWord => true,
+            ForwardWord => next == OpenBrace,
+            FnWord => matches!(next, Ident | ForwardWord),
+            kind => kind.begins_member_only() && next == Ident,
+        }
     }
 
     /// Whether it is an expression.
@@ -109,13 +120,13 @@ impl Parser<'_> {
                 self.abandon(marker);
                 return false;
             }
-            kind if kind.begins_member_only() => {
+            kind if self.at_member() => {
                 let help = match kind {
                     FnWord => "functions are not nested; declare it beside this one",
                     ForwardWord => "`forward` is a member of a model",
                     _ => "it belongs outside of the function",
                 };
-                self.expected_with("a statement", help);
+                self.expected_start("a statement", help);
                 self.skip_token_and_line();
                 Error
             }
@@ -165,10 +176,10 @@ impl Parser<'_> {
 
     fn value(&mut self) {
         if self.at(Colon) && !self.begins_line() {
-            self.expected("`=`");
+            self.expected_with("`=`", "values follow a `=`");
             self.skip_one();
             self.expression();
-        } else if self.expect(Equals) {
+        } else if self.expect(Equals, "a value follows: `name = value`") {
             self.expression();
         }
     }

@@ -1,10 +1,12 @@
 //! Names, types and dims.
 
 use super::{Done, Parser};
+use crate::diag::{Code, Diag};
 use crate::syntax::kind::SyntaxKind::*;
 
 impl Parser<'_> {
-    /// A name that is declared or selected here.
+    /// A name that is declared or selected here. Whether there is one, or a keyword that was meant
+    /// as one.
     pub(super) fn name(&mut self, what: &str) -> bool {
         let marker = self.start();
         let found = self.eat(Ident);
@@ -13,19 +15,24 @@ impl Parser<'_> {
             return true;
         }
         self.abandon(marker);
-        if self.kind().is_keyword() && !self.begins_line() {
-            let diag = self
-                .expected_diag(what)
-                .note(format!("{} is a keyword and cannot be a name", self.kind().describe()));
+        let meant = self.kind().is_keyword()
+            && matches!(self.nth(1), Colon | Equals | OpenParen | OpenBrace | Comma | OpenSquare);
+        if meant || (self.kind().is_keyword() && !self.begins_line()) {
+            let (found, span) = self.found_token();
+            let word = self.token_text(self.position);
+            let diag =
+                Diag::error(Code::UnexpectedToken, format!("expected {what}, found {found}"))
+                    .label(span, format!("expected {what}"))
+                    .note(format!("`{word}` is a keyword and cannot be a name"))
+                    .help(format!("use another name, such as `{word}_`"));
             self.report(diag);
-            // It was meant as one.
-            if matches!(self.nth(1), Colon | Equals | OpenParen | OpenBrace | Comma | OpenSquare) {
+            if meant {
                 self.skip_one();
             }
         } else {
-            self.expected(what);
+            self.expected_with(what, "names consist of letters, digits and `_`");
         }
-        false
+        meant
     }
 
     /// `: type`, with a hint for those who write `=`.
@@ -41,7 +48,7 @@ impl Parser<'_> {
             self.report(diag);
             self.skip_one();
         } else {
-            self.expected(&expected);
+            self.expected_with(&expected, &format!("write `: ` and {what}"));
         }
     }
 
@@ -87,7 +94,7 @@ impl Parser<'_> {
         let Some(dtype) = dtype else { return };
         let span = self.token_span(self.position).to(self.token_span(self.position + ahead));
         let found = format!("dtype `{dtype}` behind the dims");
-        let diag = crate::diag::Diag::error(crate::diag::Code::UnexpectedToken, found)
+        let diag = Diag::error(Code::UnexpectedToken, found)
             .label(span, "")
             .help(format!("the dtype comes first: `{dtype}[..]`"));
         self.report(diag);
@@ -123,7 +130,7 @@ impl Parser<'_> {
     fn segment(&mut self) {
         let marker = self.start();
         self.name("the name of a segment");
-        self.expect(Colon);
+        self.expect(Colon, "segments are written `[q: n + k: m]`");
         self.term();
         self.complete(marker, Segment);
     }
