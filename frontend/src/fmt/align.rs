@@ -8,6 +8,8 @@ pub(super) struct Row {
     pub cells: Vec<Cell>,
     /// It must not be aligned.
     pub single: bool,
+    /// If it is too long, each cell from the third on gets a line.
+    pub clauses: bool,
 }
 
 /// A part of a line.
@@ -23,8 +25,8 @@ const ROWS: usize = 200;
 
 /// Puts the cells of each row together, in columns where they fit.
 ///
-/// A row that is too long for all the columns keeps only the first, which holds the names; one too
-/// long for that has none. The longest gives way first, so that it does not spoil the others.
+/// A row that is too long for all the columns keeps only the first few. The longest gives way
+/// first, so that it does not spoil the others.
 pub(super) fn align(rows: Vec<Row>, indent: usize) -> Vec<Vec<Step>> {
     let widths: Vec<Vec<Option<usize>>> = rows
         .iter()
@@ -51,13 +53,17 @@ pub(super) fn align(rows: Vec<Row>, indent: usize) -> Vec<Vec<Step>> {
         };
         let shorten = if rows.len() > ROWS { long } else { vec![longest] };
         for at in shorten {
-            levels[at] = usize::from(levels[at] > 1);
+            levels[at] -= 1;
         }
     };
     rows.into_iter()
         .zip(widths)
         .zip(levels)
-        .map(|((row, widths), level)| join(row, &widths, &columns, level))
+        .map(|((row, widths), level)| {
+            let alone = padded(&row, &widths, &[], 0);
+            let fits = alone.is_some_and(|width| indent + width <= WIDTH);
+            join(row, &widths, &columns, level, fits)
+        })
         .collect()
 }
 
@@ -94,14 +100,27 @@ fn padded(row: &Row, widths: &[Option<usize>], columns: &[usize], level: usize) 
     Some(end)
 }
 
-fn join(row: Row, widths: &[Option<usize>], columns: &[usize], level: usize) -> Vec<Step> {
+fn join(
+    row: Row,
+    widths: &[Option<usize>],
+    columns: &[usize],
+    level: usize,
+    fits: bool,
+) -> Vec<Step> {
     let mut steps = Vec::new();
+    let split = row.clauses && !fits && row.cells.len() > 2;
+    if split {
+        steps.extend([Step::Open, Step::Break, Step::Indent]);
+    }
     let mut blanks = 0;
     for (at, (cell, width)) in row.cells.into_iter().zip(widths).enumerate() {
         let column = if at < level { columns.get(at).copied() } else { None };
         blanks += gap(&cell, column);
         if !cell.steps.is_empty() {
-            if blanks > 0 {
+            if split && at >= 2 {
+                blanks = 0;
+                steps.push(Step::Line { blank: true });
+            } else if blanks > 0 {
                 steps.push(Step::Spaces(std::mem::take(&mut blanks)));
             }
             steps.extend(cell.steps);
@@ -109,6 +128,9 @@ fn join(row: Row, widths: &[Option<usize>], columns: &[usize], level: usize) -> 
         if let (Some(column), Some(width)) = (column, width) {
             blanks += column.saturating_sub(*width);
         }
+    }
+    if split {
+        steps.extend([Step::Dedent, Step::Close]);
     }
     steps
 }
