@@ -99,6 +99,7 @@ codes! {
     V0221 ConstraintViolated "constraint violated",
     V0222 UnknownVariant     "unknown variant",
     V0223 NoModel            "no model to run",
+    V0224 UnsupportedConfig  "checkpoint configuration not supported",
 }
 
 impl Code {
