@@ -159,7 +159,11 @@ fn check_fixed(
 ) {
     for (key, want) in &import.ast.fixed {
         used.push(key.value.clone());
-        let Some(have) = get(json, &key.value).and_then(raw) else { continue };
+        let have = match get(json, &key.value) {
+            None | Some(Json::Null) => continue,
+            // An object is never the one value that is supported.
+            Some(value) => raw(value).unwrap_or_else(|| Raw::Text(value.to_string())),
+        };
         let Some(want_raw) = literal(want) else { continue };
         let same = match (&have, &want_raw) {
             (Raw::Int(a), Raw::Float(b)) | (Raw::Float(b), Raw::Int(a)) => *a as f64 == *b,
