@@ -17,6 +17,13 @@ pub struct FileReader {
     folder: Option<PathBuf>,
 }
 
+impl FileReader {
+    /// Reads only the models that come along.
+    pub fn embedded() -> Self {
+        FileReader { folder: None }
+    }
+}
+
 impl Reader for FileReader {
     fn module(&self, name: &str) -> Option<(String, Vec<u8>)> {
         if let Some(folder) = &self.folder {
