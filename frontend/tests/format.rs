@@ -290,3 +290,17 @@ fn narrow_samples_keep_their_meaning() {
         }
     }
 }
+
+#[test]
+fn specs_of_the_project_keep_their_meaning() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    for folder in ["../models", "std"] {
+        let Ok(entries) = std::fs::read_dir(root.join(folder)) else { continue };
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            if path.extension().is_some_and(|extension| extension == "vlm") {
+                let text = std::fs::read_to_string(&path).expect("a spec");
+                assert!(holds(&text), "{} has syntax errors", path.display());
+            }
+        }
+    }
+}
