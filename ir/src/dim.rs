@@ -282,7 +282,10 @@ fn divide(a: &Monomial, b: &Monomial) -> Option<Monomial> {
     Some(map.into_iter().filter(|(_, p)| *p > 0).collect())
 }
 
-/// `(n / d) * d * rest = n * rest`, where `d` is one term found in the monomial.
+/// `c (n / d) rest = q n (rest / dm) + r (n / d) rest`, where `d = dc dm` is one term, `dm` is found
+/// in the monomial and `c = q dc + r` with `0 <= r < |dc|`. `None` when nothing cancels.
+///
+/// Without the remainder `3 (n / 2)` and `n + n / 2` would be two forms of one size.
 fn cancel((m, c): &(Monomial, i64)) -> Option<Poly> {
     for (i, (atom, p)) in m.iter().enumerate() {
         let Atom::Quotient(n, d) = atom else { continue };
@@ -290,11 +293,16 @@ fn cancel((m, c): &(Monomial, i64)) -> Option<Poly> {
         let mut rest = m.clone();
         rest[i].1 = p - 1;
         rest.retain(|(_, p)| *p > 0);
-        if c.checked_rem(*dc) != Some(0) {
+        let (Some(q), Some(r)) = (c.checked_div_euclid(*dc), c.checked_rem_euclid(*dc)) else {
+            continue;
+        };
+        if q == 0 {
             continue;
         }
         if let Some(rest) = divide(&rest, dm) {
-            return Some(n.mul(&Poly { terms: vec![(rest, c / dc)] }));
+            let whole = n.mul(&Poly { terms: vec![(rest, q)] });
+            let left = if r == 0 { vec![] } else { vec![(m.clone(), r)] };
+            return Some(whole.add(&Poly { terms: left }));
         }
     }
     None
@@ -514,6 +522,10 @@ mod tests {
         assert_eq!(half.mul(&2.into()), s("R"));
         assert_eq!(half.add(&half), s("R").div(&2.into()).expect("not zero").mul(&2.into()));
         assert!(s("x").div(&0.into()).is_none());
+        // Products of sums with quotients do not depend on the order.
+        let (a, b) = (s("K").mul(&2.into()).add(&s("V")), s("K").add(&s("V")).add(&1.into()));
+        assert_eq!(a.mul(&half).mul(&b), a.mul(&b).mul(&half));
+        assert_eq!(half.mul(&3.into()), s("R").add(&half));
     }
 
     #[test]

@@ -8,6 +8,8 @@ pub mod dim;
 pub mod eval;
 pub mod graph;
 pub mod ops;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod text;
 pub mod ty;
 pub mod verify;

@@ -52,12 +52,9 @@ impl Elab<'_> {
             Stmt::Output(name, e) => match self.expr(frame, e) {
                 Val::Tensor(v) => {
                     self.name_value(v, &name.name, plain_name(e).is_some());
-                    let at = self.at();
-                    if at.f.outputs.iter().any(|o| o.name.as_deref() == Some(&name.name)) {
-                        self.duplicate(name, name.span);
-                        return;
+                    if !self.has_output(name) {
+                        self.at().f.add_output(Some(&name.name), v);
                     }
-                    at.f.add_output(Some(&name.name), v);
                 }
                 other => {
                     self.wrong_kind(e.span, "a tensor", &other);
@@ -276,13 +273,23 @@ impl Elab<'_> {
                 return;
             }
         };
-        let at = self.at();
-        if at.f.outputs.iter().any(|o| o.name.as_deref() == Some(&name.name)) {
-            self.duplicate(name, name.span);
+        if self.has_output(name) {
             return;
         }
+        let at = self.at();
         let kind = OutputKind::Loss { count, weight };
         at.f.outputs.push(Output { name: Some(name.name.as_str().into()), value: sum, kind });
+    }
+
+    /// Whether there is an output of this name, which is an error. Without a variant both sides of a
+    /// choice are seen, and each may have one.
+    fn has_output(&mut self, name: &Ident) -> bool {
+        let symbolic = self.symbolic;
+        let found = self.at().f.outputs.iter().any(|o| o.name.as_deref() == Some(&name.name));
+        if found && !symbolic {
+            self.duplicate(name, name.span);
+        }
+        found && !symbolic
     }
 
     /// A tensor of one number. An unknown number stands as 0: its graph is thrown away.

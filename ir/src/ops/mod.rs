@@ -7,6 +7,7 @@
 
 pub mod attr;
 pub mod cost;
+pub mod reference;
 pub mod shape;
 mod sharding;
 mod table;
