@@ -42,6 +42,8 @@ pub struct Request<'r> {
     pub variant: Option<&'r str>,
     /// Further settings.
     pub settings: Vec<Setting>,
+    /// Shapes of the tensors that the function gets.
+    pub shapes: Vec<(String, Vec<usize>)>,
     /// The numbers.
     pub precision: Precision,
 }
@@ -79,6 +81,7 @@ pub fn program(lib: &Library, r: &Request<'_>) -> Lowered {
             args: &r.args,
             variant: r.variant,
             settings: &r.settings,
+            shapes: &r.shapes,
             dtype: r.precision.model_dtype(),
         },
     )

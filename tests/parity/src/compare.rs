@@ -3,7 +3,7 @@
 use crate::case::Case;
 use anyhow::Result;
 use vlmc::eval::Precision;
-use vlmc_data::tensor::{Dtype, HostTensor};
+use vlmc_data::tensor::HostTensor;
 
 /// How a tensor came out.
 #[derive(Debug)]
@@ -77,12 +77,4 @@ pub fn exact(case: &Case, name: &str, have: &HostTensor) -> Result<Row> {
         f64::INFINITY
     };
     Ok(Row { name: name.to_string(), error: differing, tolerance: 0.0 })
-}
-
-/// Whether a stored tensor holds whole numbers.
-///
-/// # Errors
-/// When the case has no such tensor.
-pub fn is_whole(case: &Case, name: &str) -> Result<bool> {
-    Ok(matches!(case.tensor(name)?.dtype(), Dtype::I64 | Dtype::I32 | Dtype::U8))
 }

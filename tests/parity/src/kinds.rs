@@ -96,6 +96,7 @@ impl Runner<'_> {
             args: args.iter().map(|(k, v)| (k.to_string(), v.clone())).collect(),
             variant: None,
             settings,
+            shapes: inputs.iter().map(|(k, t)| (k.clone(), t.shape.clone())).collect(),
             precision: self.precision,
         };
         self.eval_in(&self.specs.ops, &request, &Inputs::Named(inputs), prefix)
@@ -526,6 +527,7 @@ impl Runner<'_> {
             args: vec![],
             variant: None,
             settings,
+            shapes: vec![],
             precision: self.precision,
         };
         let out = self.eval_in(&self.specs.model, &request, &Inputs::Batch(&batch), "")?;
