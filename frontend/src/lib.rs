@@ -1,3 +1,6 @@
 //! The vlm language: parsing, formatting, checking, lowering to the tensor IR.
 
+pub mod diag;
+pub mod fmt;
+pub mod source;
 pub mod syntax;

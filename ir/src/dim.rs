@@ -380,20 +380,32 @@ impl Facts {
     /// Whether `divisor` is known to divide `value`: evidently, by a recorded fact (times anything),
     /// or term by term.
     pub fn divides(&self, divisor: &Poly, value: &Poly) -> bool {
-        if value.is(0) || value.div_evident(divisor).is_some() {
+        if value.is(0) || value.div_evident(divisor).is_some() || self.by_fact(divisor, value) {
             return true;
         }
-        let by_fact =
-            |v: &Poly| self.known.iter().any(|(d, k)| d == divisor && v.div_evident(k).is_some());
-        if by_fact(value) {
-            return true;
+        // divisor | n / d exactly when divisor * d | n.
+        if let [(m, 1)] = value.terms.as_slice()
+            && let [(Atom::Quotient(n, d), 1)] = m.as_slice()
+        {
+            return self.divides(&divisor.mul(d), n);
         }
-        let mut terms = 0;
-        let all = value.each_term().all(|t| {
-            terms += 1;
-            t.div_evident(divisor).is_some() || by_fact(&t)
-        });
-        all && terms > 1
+        value.len() > 1
+            && value
+                .each_term()
+                .all(|t| t.div_evident(divisor).is_some() || self.by_fact(divisor, &t))
+    }
+
+    fn by_fact(&self, divisor: &Poly, value: &Poly) -> bool {
+        self.known.iter().any(|(d, k)| {
+            // d | k gives divisor | value when divisor | d and k | value, and d * a | k * a too.
+            (d.div_evident(divisor).is_some() && value.div_evident(k).is_some())
+                || divisor.div_evident(d).is_some_and(|a| value.div_evident(&k.mul(&a)).is_some())
+        }) || self.known.iter().any(|(d, k)| {
+            // A fact about a quotient: d | n / m says d * m | n.
+            let [(m, 1)] = k.terms.as_slice() else { return false };
+            let [(Atom::Quotient(n, q), 1)] = m.as_slice() else { return false };
+            d.mul(q).div_evident(divisor).is_some() && value.div_evident(n).is_some()
+        })
     }
 }
 
@@ -534,6 +546,12 @@ mod tests {
         assert!(facts.divides(&s("k"), &s("v").mul(&s("d"))));
         assert!(facts.divides(&s("k"), &s("v").add(&s("k").mul(&2.into()))));
         assert!(!facts.divides(&s("k"), &s("v").add(&1.into())));
+        let head = s("hidden").div(&s("heads")).expect("not zero");
+        facts.assume_divides(4.into(), head.clone());
+        assert!(facts.divides(&2.into(), &head));
+        let half = head.div(&2.into()).expect("not zero");
+        assert!(facts.divides(&2.into(), &half));
+        assert!(!facts.divides(&4.into(), &half));
     }
 
     #[test]

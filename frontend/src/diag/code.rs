@@ -1,0 +1,123 @@
+//! The table of codes.
+//!
+//! To add a code: one line in the table, one page `explain/V....md`. The first two digits of the
+//! number name the phase.
+
+use std::fmt;
+
+/// The phase a code belongs to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Phase {
+    /// 01: text to tree.
+    Syntax,
+    /// 02: names, types and shapes.
+    Names,
+    /// 03: how the model is laid out over devices.
+    Layout,
+    /// 04: passes over the graph.
+    Passes,
+    /// 05: code generation.
+    Codegen,
+    /// 06: running.
+    Runtime,
+}
+
+macro_rules! codes {
+    ($($number:ident $name:ident $title:literal,)*) => {
+        /// A stable name for a kind of diagnostic.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        pub enum Code {
+            $(
+                #[doc = concat!(stringify!($number), ": ", $title)]
+                $name,
+            )*
+        }
+
+        impl Code {
+            /// All codes, by number.
+            pub const ALL: &[Code] = &[$(Code::$name),*];
+
+            /// `V0101`
+            pub fn number(self) -> &'static str {
+                match self { $(Code::$name => stringify!($number),)* }
+            }
+
+            /// The name in the source: `UnexpectedToken`.
+            pub fn name(self) -> &'static str {
+                match self { $(Code::$name => stringify!($name),)* }
+            }
+
+            /// One line.
+            pub fn title(self) -> &'static str {
+                match self { $(Code::$name => $title,)* }
+            }
+
+            /// The page that `vlmc explain` prints.
+            pub fn explain(self) -> &'static str {
+                match self {
+                    $(Code::$name => include_str!(
+                        concat!("explain/", stringify!($number), ".md")
+                    ),)*
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    V0101 UnexpectedToken    "unexpected token",
+    V0102 NotUtf8            "file is not UTF-8",
+    V0103 FileTooLarge       "file is too large",
+    V0104 UnclosedDelimiter  "unclosed delimiter",
+    V0105 TooDeep            "nested too deeply",
+    V0106 BadNumber          "malformed number",
+    V0107 BadString          "malformed string",
+    V0108 UnknownCharacter   "unknown character",
+    V0109 DocOnNothing       "doc comment on nothing",
+    V0110 UnusedValue        "value is not used",
+    V0111 ChainedComparison  "comparisons do not chain",
+}
+
+impl Code {
+    /// The code of a number as a user writes it; `v0101` will do.
+    pub fn from_number(number: &str) -> Option<Code> {
+        Code::ALL.iter().copied().find(|code| code.number().eq_ignore_ascii_case(number))
+    }
+
+    /// The phase, which the number tells.
+    pub fn phase(self) -> Phase {
+        match &self.number()[1..3] {
+            "01" => Phase::Syntax,
+            "02" => Phase::Names,
+            "03" => Phase::Layout,
+            "04" => Phase::Passes,
+            "05" => Phase::Codegen,
+            _ => Phase::Runtime,
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.number())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_in_order_and_have_a_page() {
+        for pair in Code::ALL.windows(2) {
+            assert!(pair[0].number() < pair[1].number(), "{} before {}", pair[0], pair[1]);
+        }
+        for code in Code::ALL {
+            let page = code.explain();
+            let heading = format!("# {}: {}\n", code.number(), code.title());
+            assert!(page.starts_with(&heading), "{code}: the page must start with {heading:?}");
+            assert!(page.contains("\n```vlm-error\n") || page.contains("\n```text\n"), "{code}");
+            assert_eq!(Code::from_number(&code.number().to_lowercase()), Some(*code));
+        }
+    }
+}

@@ -1,0 +1,650 @@
+//! Configurations: defaults, variants, `--set`, constraints.
+
+use super::library::{Decl, Def};
+use super::value::{ListVal, Val};
+use super::{Elab, Frame};
+use crate::diag::{Code, Diag, nearest};
+use crate::syntax::ast::{self, BinaryOp, ConfigTy, Expr, ExprKind, FileId, Span, UnaryOp};
+use indexmap::IndexMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use vlmc_ir::dim::Poly;
+
+/// A value from outside: a literal of a spec, `--set`, or a checkpoint's configuration file.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Raw {
+    /// A whole number.
+    Int(i64),
+    /// A number.
+    Float(f64),
+    /// A truth value.
+    Bool(bool),
+    /// A string, or the name of a value of an enumeration.
+    Text(String),
+    /// A list.
+    List(Vec<Raw>),
+}
+
+impl Raw {
+    /// Reads what stands after `=` in `--set key=value`.
+    pub fn parse(text: &str) -> Raw {
+        let text = text.trim();
+        if let Some(inner) = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
+            let items = inner.split(',').map(str::trim).filter(|t| !t.is_empty());
+            return Raw::List(items.map(Raw::parse).collect());
+        }
+        if let Ok(v) = text.replace('_', "").parse() {
+            return Raw::Int(v);
+        }
+        match (text, text.parse()) {
+            ("true", _) => Raw::Bool(true),
+            ("false", _) => Raw::Bool(false),
+            (_, Ok(v)) => Raw::Float(v),
+            _ => Raw::Text(text.trim_matches('"').to_string()),
+        }
+    }
+}
+
+impl std::fmt::Display for Raw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Raw::Int(v) => write!(f, "{v}"),
+            Raw::Float(v) => write!(f, "{v:?}"),
+            Raw::Bool(v) => write!(f, "{v}"),
+            Raw::Text(v) => write!(f, "{v}"),
+            Raw::List(v) => {
+                let items: Vec<_> = v.iter().map(Raw::to_string).collect();
+                write!(f, "[{}]", items.join(", "))
+            }
+        }
+    }
+}
+
+/// Where a field got its value.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Setter {
+    /// A variant of a spec.
+    Spec(Span),
+    /// A flag, as written.
+    Flag(String),
+}
+
+/// `a.b = value` and where it stands.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Setting {
+    /// The field, from the root configuration down.
+    pub path: Vec<String>,
+    /// Its value.
+    pub value: Raw,
+    /// Where.
+    pub setter: Setter,
+}
+
+/// The type of a field, resolved.
+enum FieldTy {
+    Int,
+    Float,
+    Bool,
+    Str,
+    Enum(Arc<Decl<ast::Enum>>),
+    Config(Arc<Decl<ast::Config>>),
+    List(Box<FieldTy>),
+}
+
+impl FieldTy {
+    fn name(&self) -> String {
+        match self {
+            FieldTy::Int => "int".into(),
+            FieldTy::Float => "float".into(),
+            FieldTy::Bool => "bool".into(),
+            FieldTy::Str => "string".into(),
+            FieldTy::Enum(d) => d.ast.name.name.clone(),
+            FieldTy::Config(d) => d.ast.name.name.clone(),
+            FieldTy::List(t) => format!("[{}]", t.name()),
+        }
+    }
+
+    /// A value of the type of which nothing is known but how it is written.
+    fn symbolic(&self, elab: &mut Elab<'_>, text: &str, span: Span) -> Val {
+        match self {
+            FieldTy::Int => Val::Int(elab.opaque(text, span)),
+            FieldTy::Float => Val::Float(None),
+            FieldTy::Bool => Val::Bool(None),
+            FieldTy::Str => Val::Str(None),
+            FieldTy::Enum(d) => Val::Enum(d.clone(), None),
+            FieldTy::Config(d) => elab.symbolic_config(d, text),
+            FieldTy::List(t) => Val::List(ListVal {
+                items: None,
+                element: Box::new(t.symbolic(elab, &format!("{text}[]"), span)),
+                text: text.to_string(),
+            }),
+        }
+    }
+
+    /// The value that `raw` stands for.
+    fn read(&self, raw: &Raw) -> Result<Val, String> {
+        let found = |what: &str| Err(format!("expected {}, found {what}", self.name()));
+        match (self, raw) {
+            (FieldTy::Int, Raw::Int(v)) => Ok(Val::int(*v)),
+            (FieldTy::Float, Raw::Int(v)) => Ok(Val::Float(Some(*v as f64))),
+            (FieldTy::Float, Raw::Float(v)) => Ok(Val::Float(Some(*v))),
+            (FieldTy::Bool, Raw::Bool(v)) => Ok(Val::Bool(Some(*v))),
+            (FieldTy::Str, Raw::Text(v)) => Ok(Val::Str(Some(v.as_str().into()))),
+            (FieldTy::Enum(d), Raw::Text(v)) => {
+                let matches = |(name, text): &(ast::Ident, Option<ast::Text>)| {
+                    name.name == *v || text.as_ref().is_some_and(|t| t.value == *v)
+                };
+                match d.ast.values.iter().position(matches) {
+                    Some(i) => Ok(Val::Enum(d.clone(), Some(i))),
+                    None => {
+                        let names: Vec<_> = d.ast.values.iter().map(|(n, _)| &*n.name).collect();
+                        let near = nearest(v, names.iter().copied())
+                            .map(|n| format!("; did you mean `{n}`?"))
+                            .unwrap_or_default();
+                        Err(format!("`{v}` is none of {}{near}", names.join(", ")))
+                    }
+                }
+            }
+            (FieldTy::List(t), Raw::List(items)) => {
+                let items: Result<Vec<Val>, String> = items.iter().map(|i| t.read(i)).collect();
+                let element = match &**t {
+                    FieldTy::Int => Val::int(0),
+                    FieldTy::Float => Val::Float(None),
+                    FieldTy::Bool => Val::Bool(None),
+                    FieldTy::Enum(d) => Val::Enum(d.clone(), None),
+                    _ => Val::Str(None),
+                };
+                Ok(Val::List(ListVal {
+                    items: Some(items?),
+                    element: Box::new(element),
+                    text: raw.to_string(),
+                }))
+            }
+            (_, Raw::List(_)) => found("a list"),
+            (_, raw) => found(&format!("`{raw}`")),
+        }
+    }
+}
+
+/// A literal as a value from outside; `None` when it is none.
+pub fn literal(e: &Expr) -> Option<Raw> {
+    match &e.kind {
+        ExprKind::Int(v) => Some(Raw::Int(*v)),
+        ExprKind::Float(v) => Some(Raw::Float(*v)),
+        ExprKind::Bool(v) => Some(Raw::Bool(*v)),
+        ExprKind::Str(v) => Some(Raw::Text(v.clone())),
+        ExprKind::Name(n) => Some(Raw::Text(n.clone())),
+        ExprKind::Field(_, n) => Some(Raw::Text(n.name.clone())),
+        ExprKind::List(items) => items.iter().map(literal).collect::<Option<_>>().map(Raw::List),
+        ExprKind::Unary(UnaryOp::Neg, e) => match literal(e)? {
+            Raw::Int(v) => Some(Raw::Int(v.checked_neg()?)),
+            Raw::Float(v) => Some(Raw::Float(-v)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+impl Elab<'_> {
+    fn field_ty(&mut self, file: FileId, ty: &ConfigTy) -> Option<FieldTy> {
+        match ty {
+            ConfigTy::List(t, _) => Some(FieldTy::List(Box::new(self.field_ty(file, t)?))),
+            ConfigTy::Name(n) => match &*n.name {
+                "int" => Some(FieldTy::Int),
+                "float" => Some(FieldTy::Float),
+                "bool" => Some(FieldTy::Bool),
+                "string" => Some(FieldTy::Str),
+                name => match self.lib.lookup(file, name) {
+                    Some(Def::Enum(d)) => Some(FieldTy::Enum(d.clone())),
+                    Some(Def::Config(d)) => Some(FieldTy::Config(d.clone())),
+                    _ => {
+                        let known = ["int", "float", "bool", "string"].map(String::from);
+                        let mut all: Vec<String> = known.to_vec();
+                        all.extend(self.names_of(file, |d| {
+                            matches!(d, Def::Enum(_) | Def::Config(_))
+                        }));
+                        self.unknown_name("type of a configuration field", n, &all);
+                        None
+                    }
+                },
+            },
+        }
+    }
+
+    /// A configuration of which nothing is known; integers are symbols named by their path.
+    pub(super) fn symbolic_config(&mut self, d: &Arc<Decl<ast::Config>>, path: &str) -> Val {
+        if self.config_depth > 16 {
+            return Val::Unknown; // It contains itself, which `check_config` reports.
+        }
+        self.config_depth += 1;
+        let mut fields = IndexMap::new();
+        for f in &d.ast.fields {
+            let text = format!("{path}.{}", f.name.name);
+            let v = match self.field_ty_quiet(d.file, &f.ty) {
+                Some(t) => t.symbolic(self, &text, f.name.span),
+                None => Val::Unknown,
+            };
+            fields.insert(f.name.name.clone(), v);
+        }
+        self.config_depth -= 1;
+        let mut fields = Rc::new(fields);
+        // `require a == b` with a plain field: from here on it is called b.
+        for r in &d.ast.requires {
+            if let ExprKind::Binary(BinaryOp::Eq, a, b, _) = &r.kind {
+                let mut frame = self.config_frame(d.file, &fields);
+                let (a, b) = (self.expr(&mut frame, a), self.expr(&mut frame, b));
+                if let (Val::Int(a), Val::Int(b)) = (a, b)
+                    && let [symbol] = a.symbols().as_slice()
+                    && a == Poly::symbol(&symbol.0)
+                {
+                    let v = Val::Config(d.clone(), fields.clone());
+                    if let Val::Config(_, replaced) = substitute(&v, &symbol.0, &b) {
+                        fields = replaced;
+                    }
+                }
+            }
+        }
+        for r in &d.ast.requires {
+            let mut frame = self.config_frame(d.file, &fields);
+            self.assume(&mut frame, r);
+        }
+        Val::Config(d.clone(), fields)
+    }
+
+    /// As [`Elab::field_ty`], without reporting: `check_config` does that once.
+    fn field_ty_quiet(&mut self, file: FileId, ty: &ConfigTy) -> Option<FieldTy> {
+        let before = std::mem::take(&mut self.diags);
+        let t = self.field_ty(file, ty);
+        self.diags = before;
+        t
+    }
+
+    fn config_frame(&self, file: FileId, fields: &IndexMap<String, Val>) -> Frame {
+        let mut frame = Frame::new(file);
+        for (k, v) in fields {
+            frame.bind(k, v.clone());
+        }
+        frame
+    }
+
+    /// Checks the declaration itself: types and defaults of its fields, and its constraints.
+    pub(super) fn check_config(&mut self, d: &Arc<Decl<ast::Config>>) {
+        let mut seen: IndexMap<&str, Span> = IndexMap::new();
+        for f in &d.ast.fields {
+            if let Some(first) = seen.insert(&f.name.name, f.name.span) {
+                self.duplicate(&f.name, first);
+            }
+            let Some(t) = self.field_ty(d.file, &f.ty) else { continue };
+            if let FieldTy::Config(inner) = &t
+                && self.contains(inner, d, 0)
+            {
+                self.diags.push(
+                    Diag::error(
+                        Code::Recursion,
+                        format!("configuration `{}` contains itself", d.ast.name.name),
+                    )
+                    .label(f.name.span, "through this field")
+                    .help("take the field out, or make its type another configuration"),
+                );
+            }
+            if let Some(e) = &f.default {
+                self.default_value(&t, e);
+            }
+        }
+        let Val::Config(_, fields) = self.symbolic_config(d, &d.ast.name.name.to_lowercase())
+        else {
+            return;
+        };
+        for r in &d.ast.requires {
+            let mut frame = self.config_frame(d.file, &fields);
+            self.condition(&mut frame, r);
+        }
+    }
+
+    fn contains(
+        &mut self,
+        d: &Arc<Decl<ast::Config>>,
+        target: &Arc<Decl<ast::Config>>,
+        depth: u32,
+    ) -> bool {
+        if Arc::ptr_eq(d, target) || depth > 16 {
+            return true;
+        }
+        d.ast.fields.iter().any(|f| match self.field_ty_quiet(d.file, &f.ty) {
+            Some(FieldTy::Config(inner)) => self.contains(&inner, target, depth + 1),
+            _ => false,
+        })
+    }
+
+    fn default_value(&mut self, t: &FieldTy, e: &Expr) -> Val {
+        let Some(raw) = literal(e) else {
+            self.diags.push(
+                Diag::error(Code::BadConfigValue, "a default must be a literal")
+                    .label(e.span, "is computed")
+                    .help("compute it where it is used, or write the number"),
+            );
+            return Val::Unknown;
+        };
+        match t.read(&raw) {
+            Ok(v) => v,
+            Err(message) => {
+                self.diags.push(
+                    Diag::error(Code::BadConfigValue, message)
+                        .label(e.span, format!("must be {}", t.name()))
+                        .help("write a value of the field's type"),
+                );
+                Val::Unknown
+            }
+        }
+    }
+
+    /// Default values; fields without one are collected in `missing`.
+    fn default_config(
+        &mut self,
+        d: &Arc<Decl<ast::Config>>,
+        path: &str,
+        missing: &mut Vec<(String, Span)>,
+        depth: u32,
+    ) -> Val {
+        let mut fields = IndexMap::new();
+        for f in &d.ast.fields {
+            let text =
+                if path.is_empty() { f.name.name.clone() } else { format!("{path}.{}", f.name.name) };
+            let t = self.field_ty(d.file, &f.ty);
+            let v = match (&t, &f.default) {
+                (Some(FieldTy::Config(inner)), None) if depth < 16 => {
+                    self.default_config(inner, &text, missing, depth + 1)
+                }
+                (Some(t), Some(e)) => self.default_value(t, e),
+                _ => {
+                    missing.push((text, f.name.span));
+                    Val::Unknown
+                }
+            };
+            fields.insert(f.name.name.clone(), v);
+        }
+        Val::Config(d.clone(), Rc::new(fields))
+    }
+
+    /// The settings of a variant: those of its base first.
+    fn variant_settings(&mut self, model: &str, name: &str, span: Option<Span>) -> Vec<Setting> {
+        let all = self.lib.variants(model);
+        let mut chain = vec![];
+        let (mut name, mut span) = (name.to_string(), span);
+        loop {
+            let Some(v) = all.iter().find(|v| v.ast.name.value == name) else {
+                let names: Vec<_> = all.iter().map(|v| v.ast.name.value.as_str()).collect();
+                let mut diag =
+                    Diag::error(Code::UnknownVariant, format!("`{model}` has no variant \"{name}\""));
+                diag = match span {
+                    Some(s) => diag.label(s, "named here"),
+                    None => {
+                        let line = format!("--variant {name}");
+                        let n = line.len();
+                        diag.flag(line, 10..n, "named here")
+                    }
+                };
+                if let Some(n) = nearest(&name, names.iter().copied()) {
+                    diag = diag.help(format!("did you mean \"{n}\"?"));
+                }
+                let list = if names.is_empty() { "none".into() } else { names.join(", ") };
+                self.diags.push(diag.help(format!("variants: {list}")));
+                break;
+            };
+            if chain.iter().any(|c: &Arc<Decl<ast::Variant>>| Arc::ptr_eq(c, v)) {
+                self.diags.push(
+                    Diag::error(Code::Recursion, format!("variant \"{name}\" starts from itself"))
+                        .label(v.ast.name.span, "in a circle")
+                        .help("let one of them start from the defaults"),
+                );
+                break;
+            }
+            chain.push(v.clone());
+            match &v.ast.base {
+                Some(b) => (name, span) = (b.value.clone(), Some(b.span)),
+                None => break,
+            }
+        }
+        let mut out = vec![];
+        for v in chain.into_iter().rev() {
+            for (path, e) in &v.ast.sets {
+                let Some(value) = literal(e) else {
+                    self.diags.push(
+                        Diag::error(Code::BadConfigValue, "a variant sets fields to literals")
+                            .label(e.span, "is computed")
+                            .help("write the number"),
+                    );
+                    continue;
+                };
+                let span = path.first().map_or(e.span, |p| p.span.to(e.span));
+                out.push(Setting {
+                    path: path.iter().map(|p| p.name.clone()).collect(),
+                    value,
+                    setter: Setter::Spec(span),
+                });
+            }
+        }
+        out
+    }
+
+    /// The configuration of a model: defaults, then the variant, then `settings`; constraints hold.
+    pub(super) fn concrete_config(
+        &mut self,
+        model: &str,
+        d: &Arc<Decl<ast::Config>>,
+        variant: Option<&str>,
+        settings: &[Setting],
+    ) -> Val {
+        let mut missing = vec![];
+        let mut v = self.default_config(d, "", &mut missing, 0);
+        let mut all =
+            variant.map(|n| self.variant_settings(model, n, None)).unwrap_or_default();
+        all.extend_from_slice(settings);
+        let mut setters: IndexMap<String, Setter> = IndexMap::new();
+        for s in &all {
+            let path = s.path.join(".");
+            match self.set(&mut v, &s.path, s) {
+                Ok(()) => {
+                    missing.retain(|(m, _)| *m != path);
+                    setters.insert(path, s.setter.clone());
+                }
+                Err(diag) => self.diags.push(*diag),
+            }
+        }
+        for (path, span) in missing {
+            self.diags.push(
+                Diag::error(Code::BadConfigValue, format!("`{path}` has no value"))
+                    .label(span, "has no default")
+                    .help(format!("set it in a variant, or with `--set {path}=..`")),
+            );
+        }
+        self.check_requires(&v, "", &setters);
+        v
+    }
+
+    fn set(&mut self, v: &mut Val, path: &[String], s: &Setting) -> Result<(), Box<Diag>> {
+        let at = |diag: Diag, text: &str| match &s.setter {
+            Setter::Spec(span) => diag.label(*span, text),
+            Setter::Flag(line) => diag.flag(line.clone(), 0..line.len(), text),
+        };
+        let (Val::Config(d, fields), Some((first, rest))) = (v, path.split_first()) else {
+            return Err(Box::new(
+                at(
+                    Diag::error(
+                        Code::BadConfigValue,
+                        format!("`{}` is no field", s.path.join(".")),
+                    ),
+                    "names a configuration, or goes on below a value",
+                )
+                .help("name one field, as in `text.layers`"),
+            ));
+        };
+        let Some(field) = d.ast.fields.iter().find(|f| f.name.name == *first) else {
+            let names: Vec<_> = d.ast.fields.iter().map(|f| f.name.name.as_str()).collect();
+            let mut diag = at(
+                Diag::error(
+                    Code::UnknownName,
+                    format!("configuration `{}` has no field `{first}`", d.ast.name.name),
+                ),
+                "no such field",
+            );
+            diag = match nearest(first, names.iter().copied()) {
+                Some(n) => diag.help(format!("did you mean `{n}`?")),
+                None => diag.help(format!("fields: {}", names.join(", "))),
+            };
+            return Err(Box::new(diag));
+        };
+        let Some(slot) = Rc::make_mut(fields).get_mut(first) else { return Ok(()) };
+        if !rest.is_empty() {
+            return self.set(slot, rest, s);
+        }
+        let Some(t) = self.field_ty(d.file, &field.ty) else { return Ok(()) };
+        match t.read(&s.value) {
+            Ok(v) => {
+                *slot = v;
+                Ok(())
+            }
+            Err(message) => Err(Box::new(
+                at(Diag::error(Code::BadConfigValue, message), "of the wrong type")
+                    .secondary(field.name.span, format!("`{first}` is {}", t.name()))
+                    .help("give a value of the field's type"),
+            )),
+        }
+    }
+
+    fn check_requires(&mut self, v: &Val, path: &str, setters: &IndexMap<String, Setter>) {
+        let Val::Config(d, fields) = v else { return };
+        for r in &d.ast.requires {
+            let mut frame = self.config_frame(d.file, fields);
+            if self.condition(&mut frame, r) == Some(false) {
+                self.violated(r, fields, path, setters);
+            }
+        }
+        for (name, inner) in fields.iter() {
+            let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            self.check_requires(inner, &below, setters);
+        }
+    }
+
+    /// Reports a constraint that does not hold, with the values of the fields it names.
+    fn violated(
+        &mut self,
+        r: &Expr,
+        fields: &IndexMap<String, Val>,
+        path: &str,
+        setters: &IndexMap<String, Setter>,
+    ) {
+        let mut names = vec![];
+        paths_of(r, &mut names);
+        let text = self.source_text(r.span);
+        let mut diag = Diag::error(Code::ConstraintViolated, format!("`{text}` does not hold"))
+            .label(r.span, "required here");
+        let mut values = vec![];
+        for name in &names {
+            let mut at = fields.get(&name[0]);
+            for part in &name[1..] {
+                at = match at {
+                    Some(Val::Config(_, f)) => f.get(part),
+                    _ => None,
+                };
+            }
+            let Some(value) = at.map(show) else { continue };
+            values.push((name.join("."), value.clone()));
+            let full = if path.is_empty() { name.join(".") } else { format!("{path}.{}", name.join(".")) };
+            match setters.get(&full) {
+                Some(Setter::Spec(s)) => diag = diag.secondary(*s, format!("{full} = {value}")),
+                Some(Setter::Flag(line)) => {
+                    diag = diag.secondary_flag(line.clone(), 0..line.len(), format!("{full} = {value}"));
+                }
+                None => {}
+            }
+        }
+        let list: Vec<_> = values.iter().map(|(n, v)| format!("{n} = {v}")).collect();
+        diag = diag.note(list.join(", "));
+        self.diags.push(diag.help(remedy(r, &values)));
+    }
+}
+
+/// Proposes values for `a % b == 0`; otherwise says which fields matter.
+fn remedy(r: &Expr, values: &[(String, String)]) -> String {
+    if let ExprKind::Binary(BinaryOp::Eq, a, zero, _) = &r.kind
+        && matches!(zero.kind, ExprKind::Int(0))
+        && let ExprKind::Binary(BinaryOp::Rem, ..) = &a.kind
+        && let [(name, a), rest @ ..] = values
+        && let (Ok(a), Some(b)) = (
+            a.parse::<i64>(),
+            rest.first().and_then(|(_, b)| b.parse::<i64>().ok()).filter(|b| *b > 0),
+        )
+    {
+        let below = a / b * b;
+        return match below {
+            0 => format!("`{name}` could be {b}"),
+            _ => format!("`{name}` could be {below} or {}", below + b),
+        };
+    }
+    let names: Vec<_> = values.iter().map(|(n, _)| format!("`{n}`")).collect();
+    format!("change {}", names.join(" or "))
+}
+
+fn show(v: &Val) -> String {
+    match v {
+        Val::Float(Some(f)) => format!("{f:?}"),
+        Val::Bool(Some(b)) => b.to_string(),
+        Val::Str(Some(s)) => format!("\"{s}\""),
+        Val::Enum(d, Some(i)) => d.ast.values[*i].0.name.clone(),
+        Val::List(l) => match &l.items {
+            Some(items) => format!("[{}]", items.iter().map(show).collect::<Vec<_>>().join(", ")),
+            None => l.text.clone(),
+        },
+        other => other.key(),
+    }
+}
+
+/// Every `a.b.c` in an expression, once, in order.
+fn paths_of(e: &Expr, out: &mut Vec<Vec<String>>) {
+    fn path(e: &Expr) -> Option<Vec<String>> {
+        match &e.kind {
+            ExprKind::Name(n) => Some(vec![n.clone()]),
+            ExprKind::Field(inner, n) => {
+                let mut p = path(inner)?;
+                p.push(n.name.clone());
+                Some(p)
+            }
+            _ => None,
+        }
+    }
+    if let Some(p) = path(e) {
+        if !out.contains(&p) {
+            out.push(p);
+        }
+        return;
+    }
+    match &e.kind {
+        ExprKind::Unary(_, a) => paths_of(a, out),
+        ExprKind::Binary(_, a, b, _) => {
+            paths_of(a, out);
+            paths_of(b, out);
+        }
+        ExprKind::Call(_, args) => args.iter().for_each(|a| paths_of(&a.value, out)),
+        ExprKind::Tuple(items) | ExprKind::List(items) => {
+            items.iter().for_each(|i| paths_of(i, out));
+        }
+        _ => {}
+    }
+}
+
+/// The value with a symbol replaced everywhere.
+fn substitute(v: &Val, symbol: &str, by: &Poly) -> Val {
+    match v {
+        Val::Int(p) => {
+            let bind = |s: &vlmc_ir::dim::Symbol| (&*s.0 == symbol).then(|| by.clone());
+            Val::Int(p.substitute(&bind).unwrap_or_else(|| p.clone()))
+        }
+        Val::Config(d, fields) => {
+            let fields =
+                fields.iter().map(|(k, v)| (k.clone(), substitute(v, symbol, by))).collect();
+            Val::Config(d.clone(), Rc::new(fields))
+        }
+        other => other.clone(),
+    }
+}
