@@ -232,7 +232,7 @@ impl Elab<'_> {
         for r in &d.ast.requires {
             if let ExprKind::Binary(BinaryOp::Eq, a, b, _) = &r.kind {
                 let mut frame = self.config_frame(d.file, &fields);
-                let (a, b) = (self.expr(&mut frame, a), self.expr(&mut frame, b));
+                let (a, b) = self.quiet(|s| (s.expr(&mut frame, a), s.expr(&mut frame, b)));
                 if let (Val::Int(a), Val::Int(b)) = (a, b)
                     && let [symbol] = a.symbols().as_slice()
                     && a == Poly::symbol(&symbol.0)

@@ -3,7 +3,7 @@
 use super::library::Def;
 use super::value::{ListVal, Part, Val};
 use super::{Elab, Frame, PRELUDE_SYMBOLS, params};
-use crate::diag::{Code, Diag, nearest};
+use crate::diag::{Code, Diag};
 use crate::syntax::ast::{BinaryOp, Block, Expr, ExprKind, Ident, Index, Span};
 use vlmc_ir::dim::Poly;
 
@@ -343,12 +343,5 @@ impl Elab<'_> {
                 .label(b, y)
                 .help("whatever is chosen, what follows must fit both"),
         );
-    }
-
-    pub(super) fn suggest(&self, diag: Diag, name: &Ident, known: &[String]) -> Diag {
-        match nearest(&name.name, known.iter().map(String::as_str)) {
-            Some(n) => diag.help_edit(format!("did you mean `{n}`?"), name.span, n),
-            None => diag.help(format!("known here: {}", known.join(", "))),
-        }
     }
 }

@@ -8,6 +8,8 @@ pub(super) struct Row {
     pub cells: Vec<Cell>,
     /// It must not be aligned.
     pub single: bool,
+    /// If it is too long, each cell from the third on gets a line.
+    pub clauses: bool,
 }
 
 /// A part of a line.
@@ -21,11 +23,30 @@ pub(super) struct Cell {
 /// Groups larger than this are not tried row by row.
 const ROWS: usize = 200;
 
-/// Puts the cells of each row together, in columns where they fit.
+/// Puts the cells of each row together, in columns where they fit. A row that takes several lines
+/// ends the columns, unless its lines are clauses.
 ///
-/// A row that is too long for all the columns keeps only the first, which holds the names; one too
-/// long for that has none. The longest gives way first, so that it does not spoil the others.
+/// A row that is too long for all the columns keeps only the first few. The longest gives way
+/// first, so that it does not spoil the others.
 pub(super) fn align(rows: Vec<Row>, indent: usize) -> Vec<Vec<Step>> {
+    let mut lines = Vec::with_capacity(rows.len());
+    let mut group = Vec::new();
+    for row in rows {
+        let widths: Vec<_> = row.cells.iter().map(|cell| flat_width(&cell.steps)).collect();
+        let width = padded(&row, &widths, &[], 0);
+        let long = width.is_none_or(|width| indent + width > WIDTH);
+        let ends = row.single || (long && !row.clauses);
+        group.push(row);
+        if ends {
+            lines.extend(align_group(std::mem::take(&mut group), indent));
+        }
+    }
+    lines.extend(align_group(group, indent));
+    lines
+}
+
+/// Rows that share columns.
+fn align_group(rows: Vec<Row>, indent: usize) -> Vec<Vec<Step>> {
     let widths: Vec<Vec<Option<usize>>> = rows
         .iter()
         .map(|row| row.cells.iter().map(|cell| flat_width(&cell.steps)).collect())
@@ -51,13 +72,20 @@ pub(super) fn align(rows: Vec<Row>, indent: usize) -> Vec<Vec<Step>> {
         };
         let shorten = if rows.len() > ROWS { long } else { vec![longest] };
         for at in shorten {
-            levels[at] = usize::from(levels[at] > 1);
+            levels[at] -= 1;
         }
     };
     rows.into_iter()
         .zip(widths)
         .zip(levels)
-        .map(|((row, widths), level)| join(row, &widths, &columns, level))
+        .map(|((row, widths), level)| {
+            let alone = padded(&row, &widths, &[], 0);
+            let fits = alone.is_some_and(|width| indent + width <= WIDTH);
+            let head = widths.iter().take(2).copied().sum::<Option<usize>>();
+            let head_fits = head.is_some_and(|width| indent + width < WIDTH);
+            let split = row.clauses && row.cells.len() > 2 && !fits && head_fits;
+            join(row, &widths, &columns, level, split)
+        })
         .collect()
 }
 
@@ -94,14 +122,27 @@ fn padded(row: &Row, widths: &[Option<usize>], columns: &[usize], level: usize) 
     Some(end)
 }
 
-fn join(row: Row, widths: &[Option<usize>], columns: &[usize], level: usize) -> Vec<Step> {
+/// A row with its first `level` cells as wide as the columns; its clauses may each get a line.
+fn join(
+    row: Row,
+    widths: &[Option<usize>],
+    columns: &[usize],
+    level: usize,
+    split: bool,
+) -> Vec<Step> {
     let mut steps = Vec::new();
+    if split {
+        steps.extend([Step::Open, Step::Break, Step::Indent]);
+    }
     let mut blanks = 0;
     for (at, (cell, width)) in row.cells.into_iter().zip(widths).enumerate() {
         let column = if at < level { columns.get(at).copied() } else { None };
         blanks += gap(&cell, column);
         if !cell.steps.is_empty() {
-            if blanks > 0 {
+            if split && at >= 2 {
+                blanks = 0;
+                steps.push(Step::Line { blank: true });
+            } else if blanks > 0 {
                 steps.push(Step::Spaces(std::mem::take(&mut blanks)));
             }
             steps.extend(cell.steps);
@@ -109,6 +150,9 @@ fn join(row: Row, widths: &[Option<usize>], columns: &[usize], level: usize) -> 
         if let (Some(column), Some(width)) = (column, width) {
             blanks += column.saturating_sub(*width);
         }
+    }
+    if split {
+        steps.extend([Step::Dedent, Step::Close]);
     }
     steps
 }

@@ -20,6 +20,8 @@ pub(super) enum Step {
     },
     /// A line end everywhere.
     Hard,
+    /// Nothing, but the group is broken.
+    Break,
     /// A line without anything on it.
     Blank,
     /// A comma if the group is broken.
@@ -48,7 +50,7 @@ fn flat_step(step: &Step) -> Option<usize> {
         Step::Text(text) => Some(text.chars().count()),
         Step::Spaces(count) => Some(*count),
         Step::Line { blank } => Some(usize::from(*blank)),
-        Step::Hard | Step::Blank | Step::Comment { .. } => None,
+        Step::Hard | Step::Break | Step::Blank | Step::Comment { .. } => None,
         _ => Some(0),
     }
 }
@@ -67,6 +69,7 @@ pub(super) fn render(steps: &[Step]) -> String {
             Step::Line { .. } if broken => writer.line(writer.indent),
             Step::Line { blank } => writer.spaces(usize::from(*blank)),
             Step::Hard => writer.line(writer.indent),
+            Step::Break => {}
             Step::Blank => writer.blank(),
             Step::TrailingComma if broken => writer.text(","),
             Step::TrailingComma => {}
@@ -108,6 +111,8 @@ fn fits(steps: &[Step], column: usize) -> bool {
         }
         match flat_step(step) {
             Some(width) => column += width,
+            // A group behind that must break does so at its first line end, not here.
+            None if open == 0 && matches!(step, Step::Break) => {}
             None => return open == 0,
         }
         if column > WIDTH {

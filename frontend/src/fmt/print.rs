@@ -31,6 +31,8 @@ struct Printer {
     indent: usize,
     /// Inside something that may be indented further.
     loose: bool,
+    /// The next arguments get a line each.
+    break_args: bool,
 }
 
 impl Printer {
@@ -42,6 +44,7 @@ impl Printer {
             newline: false,
             indent,
             loose: false,
+            break_args: false,
         }
     }
 
@@ -55,6 +58,7 @@ impl Printer {
             Names | EnumValues | DimNames | Args | CallArgs | Indices | Dims | Tuple | List
             | TupleTy => self.list(node),
             Init => self.init(node),
+            Fn => self.function(node),
             Pattern if node.children_with_tokens().any(|e| e.kind() == OpenParen) => {
                 self.list(node);
             }

@@ -3,7 +3,7 @@
 use rowan::NodeOrToken;
 
 use super::Printer;
-use crate::fmt::layout::Step;
+use crate::fmt::layout::{Step, WIDTH, flat_width};
 use crate::syntax::kind::SyntaxKind::{self, *};
 use crate::syntax::kind::SyntaxNode;
 
@@ -11,6 +11,22 @@ impl Printer {
     /// A list in brackets or braces: flat, or one element a line.
     pub(super) fn list(&mut self, node: &SyntaxNode) {
         self.list_of(node, |_| true);
+    }
+
+    /// A function: if its header is too long, the arguments break rather than the type behind.
+    pub(super) fn function(&mut self, node: &SyntaxNode) {
+        let mut header = self.part();
+        let parts = node.children_with_tokens().take_while(|part| part.kind() != Block);
+        for part in parts {
+            match part {
+                NodeOrToken::Node(child) => header.node(&child),
+                NodeOrToken::Token(token) => header.token(&token, Fn),
+            }
+        }
+        let width = flat_width(&header.steps).map(|width| self.indent + width + " {".len());
+        self.break_args = width.is_some_and(|width| width > WIDTH);
+        self.children(node);
+        self.break_args = false;
     }
 
     /// `init normal(0.02)`: the name is no element.
@@ -44,6 +60,9 @@ impl Printer {
                     self.token(&token, node.kind());
                     self.steps.push(Step::Open);
                     self.steps.push(Step::Indent);
+                    if node.kind() == Args && elements > 0 && std::mem::take(&mut self.break_args) {
+                        self.steps.push(Step::Break);
+                    }
                     self.pending = Some(Step::Line { blank: braces && elements > 0 });
                 }
                 NodeOrToken::Token(token) if token.kind().is_close() => {

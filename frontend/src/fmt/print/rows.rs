@@ -25,7 +25,8 @@ pub(super) fn row(printer: &Printer, node: &SyntaxNode) -> Row {
     if !aligns(node) {
         let mut part = printer.part();
         part.node(node);
-        return Row { cells: vec![Cell { steps: part.steps, gap: 0 }], single: true };
+        let cells = vec![Cell { steps: part.steps, gap: 0 }];
+        return Row { cells, single: true, clauses: false };
     }
     let mut cells = Vec::new();
     let mut part = printer.part();
@@ -52,7 +53,8 @@ pub(super) fn row(printer: &Printer, node: &SyntaxNode) -> Row {
     cells.push(Cell { steps: part.steps, gap: gap(node.kind(), column) });
     // Inside brackets the indent is not known here, and a line with a block in it may break.
     let single = printer.loose && node.descendants().any(|inner| inner.kind() == Block);
-    Row { cells, single }
+    let clauses = matches!(node.kind(), Param | Part | Input);
+    Row { cells, single, clauses }
 }
 
 /// Children; of a part's value the children too, so that its prefix is a column.
@@ -76,7 +78,10 @@ fn starts(line: SyntaxKind, element: &SyntaxElement, current: usize) -> usize {
         (Param | Part | Input | Collect | Field, Colon) if current == 0 => 1,
         (Field, Equals) | (Param, Init) | (Input, From) | (Part, Key) => 2,
         (Field, Key) | (Input | Part, When) => 3,
-        (Param, Key | Each | NoDecay | When) => 3,
+        (Param, Key) => 3,
+        (Param, Each) => 4,
+        (Param, NoDecay) => 5,
+        (Param, When) => 6,
         _ => current,
     };
     column.max(current)

@@ -285,7 +285,8 @@ impl Parser<'_> {
     pub(super) fn function(&mut self) {
         let marker = self.start();
         self.bump();
-        if self.at(ForwardWord) {
+        // A function of a module is called behind a point, where any word is a name.
+        if self.kind().is_keyword() && matches!(self.nth(1), OpenParen | OpenSquare) {
             let name = self.start();
             self.bump();
             self.complete(name, Name);

@@ -47,7 +47,7 @@ impl Parser<'_> {
         match self.kind() {
             RequireWord => true,
             ForwardWord => next == OpenBrace,
-            FnWord => matches!(next, Ident | ForwardWord),
+            FnWord => next == Ident || next.is_keyword(),
             kind => kind.begins_member_only() && next == Ident,
         }
     }

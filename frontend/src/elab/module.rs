@@ -1,0 +1,367 @@
+//! Modules: arguments, members, parts, parameters.
+
+use super::call::{ArgVal, Args};
+use super::library::Decl;
+use super::value::{Instance, Part, Stack, Template, Val};
+use super::{Elab, Frame};
+use crate::diag::{Code, Diag};
+use crate::syntax::ast::{self, FileId, Member, PartExpr, Span};
+use indexmap::IndexMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use vlmc_ir::dim::Poly;
+use vlmc_ir::graph::{self, Init, Param, join_name};
+
+/// Where an instance stands.
+#[derive(Clone)]
+pub(super) struct Place {
+    /// Prefix of checkpoint names.
+    pub prefix: String,
+    /// Path of the spec.
+    pub path: String,
+    /// Its functions become functions of the program.
+    pub template: Option<Template>,
+    /// Its parts do.
+    pub parts_are_templates: bool,
+    /// Where it is declared.
+    pub span: Span,
+}
+
+impl Elab<'_> {
+    /// A module with these arguments: evaluates its `let`s, constraints and parts.
+    pub(super) fn instantiate(
+        &mut self,
+        module: &Arc<Decl<ast::Module>>,
+        args: IndexMap<String, Val>,
+        place: Place,
+    ) -> Rc<Instance> {
+        let mut instance = Instance {
+            module: module.clone(),
+            env: args,
+            absent: IndexMap::new(),
+            prefix: place.prefix.clone(),
+            path: place.path.clone(),
+            template: place.template.clone(),
+            span: place.span,
+        };
+        for m in &module.ast.members {
+            let mut frame = Frame::new(module.file);
+            for (k, v) in &instance.env {
+                frame.bind(k, v.clone());
+            }
+            match m {
+                Member::Let(name, e) => {
+                    let v = self.expr(&mut frame, e);
+                    instance.env.insert(name.name.clone(), v);
+                }
+                Member::Require(e) if self.symbolic => self.assume(&mut frame, e),
+                Member::Require(e) => {
+                    if self.condition(&mut frame, e) == Some(false) {
+                        let text = self.source_text(e.span);
+                        self.diags.push(
+                            Diag::error(Code::ConstraintViolated, format!("`{text}` does not hold"))
+                                .label(e.span, "required here")
+                                .secondary(place.span, "for this part")
+                                .help("change the arguments of the part"),
+                        );
+                    }
+                }
+                Member::Part(p) => {
+                    if !self.exists(&mut frame, p.when.as_ref(), &p.name.name, &mut instance) {
+                        continue;
+                    }
+                    let v = match &p.counter {
+                        Some((_, n)) => self.stack(&mut frame, p, n, &instance, module.file),
+                        None => self.part(&mut frame, &p.value, &p.name.name, &instance, &place),
+                    };
+                    instance.env.insert(p.name.name.clone(), v);
+                }
+                Member::Param(p) => {
+                    self.exists(&mut frame, p.when.as_ref(), &p.name.name, &mut instance);
+                }
+                Member::Input(i) => {
+                    self.exists(&mut frame, i.when.as_ref(), &i.name.name, &mut instance);
+                }
+                Member::Collect(..) | Member::Fn(_) | Member::Forward(..) => {}
+            }
+        }
+        Rc::new(instance)
+    }
+
+    /// Whether a member exists; one that does not is noted with its condition.
+    fn exists(
+        &mut self,
+        frame: &mut Frame,
+        when: Option<&ast::Expr>,
+        name: &str,
+        instance: &mut Instance,
+    ) -> bool {
+        let Some(e) = when else { return true };
+        if self.condition(frame, e) == Some(false) {
+            let text = self.source_text(e.span);
+            instance.absent.insert(name.to_string(), text);
+            return false;
+        }
+        true
+    }
+
+    fn part(
+        &mut self,
+        frame: &mut Frame,
+        value: &PartExpr,
+        name: &str,
+        owner: &Instance,
+        place: &Place,
+    ) -> Val {
+        let path = join_name(&owner.path, name);
+        let template = place.parts_are_templates;
+        match self.part_value(frame, value, &owner.prefix, &path, None, template) {
+            Some(p) => Val::Part(p),
+            None => Val::Unknown,
+        }
+    }
+
+    /// The module, or the choice of modules, that a part is.
+    fn part_value(
+        &mut self,
+        frame: &mut Frame,
+        value: &PartExpr,
+        prefix: &str,
+        path: &str,
+        layer: Option<&Poly>,
+        template: bool,
+    ) -> Option<Part> {
+        match value {
+            PartExpr::New { module, args, prefix: own } => {
+                let m = self.module_named(frame.file, module)?;
+                if m.ast.is_model {
+                    self.diags.push(
+                        Diag::error(Code::WrongKind, format!("`{}` is a model", module.name))
+                            .label(module.span, "used as a part")
+                            .help("declare it as a `module`"),
+                    );
+                    return None;
+                }
+                let args = self.args(frame, args);
+                let args = self.module_args(&m, &args, module.span)?;
+                let own = own.as_ref().map(|t| t.value.clone()).unwrap_or_default();
+                let own = match layer.and_then(Poly::as_constant) {
+                    Some(i) => own.replace("{i}", &i.to_string()),
+                    None => own,
+                };
+                let full = join_name(prefix, &own);
+                let template = template.then(|| Template {
+                    scope: full.clone(),
+                    path: path.to_string(),
+                    layer: layer.and_then(Poly::as_constant).and_then(|i| u32::try_from(i).ok()),
+                });
+                let place = Place {
+                    prefix: full,
+                    path: path.to_string(),
+                    template,
+                    parts_are_templates: false,
+                    span: module.span,
+                };
+                if self.call_depth > super::MAX_CALL_DEPTH {
+                    self.diags.push(
+                        Diag::error(Code::Recursion, format!("`{}` contains itself", module.name))
+                            .label(module.span, "through this part")
+                            .help("a module has finitely many parts; use a stack"),
+                    );
+                    return None;
+                }
+                self.call_depth += 1;
+                let i = self.instantiate(&m, args, place);
+                self.call_depth -= 1;
+                Some(Part::One(i))
+            }
+            PartExpr::If(c, a, b) => match self.condition(frame, c) {
+                Some(true) => self.part_value(frame, a, prefix, path, layer, template),
+                Some(false) => self.part_value(frame, b, prefix, path, layer, template),
+                None if !self.symbolic => None,
+                None => {
+                    let yes = self.assuming(c, true, |s| {
+                        s.part_value(frame, a, prefix, path, layer, template)
+                    });
+                    let no = self.assuming(c, false, |s| {
+                        s.part_value(frame, b, prefix, path, layer, template)
+                    });
+                    let condition = self.condition_text(c);
+                    Some(Part::Either { condition, yes: Box::new(yes?), no: Box::new(no?) })
+                }
+            },
+        }
+    }
+
+    fn stack(
+        &mut self,
+        frame: &mut Frame,
+        p: &ast::Part,
+        count: &ast::Expr,
+        owner: &Instance,
+        file: FileId,
+    ) -> Val {
+        let count = match self.size(frame, count) {
+            Some(c) => c,
+            None => return Val::Unknown,
+        };
+        let stack = Rc::new(Stack {
+            part: p.clone(),
+            owner_env: owner.env.clone(),
+            file,
+            count,
+            prefix: owner.prefix.clone(),
+            path: owner.path.clone(),
+        });
+        if self.symbolic {
+            // The arguments of its modules are checked where the stack is declared.
+            let i = p.counter.as_ref().map_or_else(Poly::default, |(i, _)| Poly::symbol(&i.name));
+            if self.stack_element(&stack, &i).is_none() {
+                return Val::Unknown;
+            }
+        }
+        Val::Part(Part::Stack(stack))
+    }
+
+    /// Element `i` of a stack.
+    pub(super) fn stack_element(&mut self, s: &Rc<Stack>, i: &Poly) -> Option<Part> {
+        let mut frame = Frame::new(s.file);
+        for (k, v) in &s.owner_env {
+            frame.bind(k, v.clone());
+        }
+        if let Some((name, _)) = &s.part.counter {
+            self.symbols.entry(name.name.clone()).or_insert(name.span);
+            frame.bind(&name.name, Val::Int(i.clone()));
+        }
+        let path = join_name(&s.path, &format!("{}.{i}", s.part.name.name));
+        self.part_value(&mut frame, &s.part.value, &s.prefix, &path, Some(i), true)
+    }
+
+    /// Binds the arguments of a module to its parameters.
+    fn module_args(
+        &mut self,
+        m: &Arc<Decl<ast::Module>>,
+        args: &Args,
+        span: Span,
+    ) -> Option<IndexMap<String, Val>> {
+        // A module's arguments are bound as a function's are.
+        let f = ast::Fn {
+            doc: String::new(),
+            name: m.ast.name.clone(),
+            dims: vec![],
+            args: m.ast.args.clone(),
+            ret: ast::Ty { kind: ast::TyKind::Tuple(vec![]), span },
+            body: ast::Block { stmts: vec![], value: None, span },
+        };
+        let callee = super::call::Callee { file: m.file, function: &f, instance: None };
+        let frame = self.enter(&callee, args, span)?;
+        let bound = m.ast.args.iter().map(|a| {
+            let v = frame.get(&a.name.name).map_or(Val::Unknown, |b| b.val.clone());
+            (a.name.name.clone(), v)
+        });
+        Some(bound.collect())
+    }
+
+    /// A module of which nothing is known but its declaration.
+    pub(super) fn symbolic_instance(&mut self, m: &Arc<Decl<ast::Module>>) -> Rc<Instance> {
+        let mut args = IndexMap::new();
+        for a in &m.ast.args {
+            let mut frame = Frame::new(m.file);
+            let v = self.symbolic_value(&mut frame, &a.ty, &a.name.name, a.name.span);
+            args.insert(a.name.name.clone(), v);
+        }
+        let place = Place {
+            prefix: String::new(),
+            path: String::new(),
+            template: None,
+            parts_are_templates: m.ast.is_model,
+            span: m.ast.name.span,
+        };
+        self.instantiate(m, args, place)
+    }
+
+    /// The value of a parameter in the function being built; declared there on first use.
+    pub(super) fn param_value(&mut self, i: &Rc<Instance>, p: &ast::Param) -> Val {
+        let prefix = match &i.template {
+            Some(t) => t.scope.clone(),
+            None => i.prefix.clone(),
+        };
+        let own = p.key.as_ref().map_or(p.name.name.as_str(), |k| &k.value);
+        let key = join_name(&prefix, own);
+        if let Some(v) = self.at().params.get(&key) {
+            return Val::Tensor(*v);
+        }
+        let mut frame = Frame::of(i);
+        let Some(ty) = self.tensor_ty(&mut frame, &p.ty) else { return Val::Unknown };
+        let init = self.init(&mut frame, p);
+        let each = p.each.iter().map(|e| join_name(&prefix, &e.value)).collect();
+        let name = join_name(&i.path, &p.name.name);
+        let origin = self.origin(p.name.span);
+        let at = self.at();
+        let param =
+            Param { name: name.as_str().into(), key: key.clone(), each, ty, init, decay: !p.no_decay };
+        let v: graph::Value = at.f.add_param(param);
+        if let Some(node) = at.f.nodes.last_mut() {
+            node.origins.push(graph::Origin { path: name.into(), ..origin });
+        }
+        at.params.insert(key, v);
+        Val::Tensor(v)
+    }
+
+    fn init(&mut self, frame: &mut Frame, p: &ast::Param) -> Init {
+        let Some((kind, args)) = &p.init else { return Init::Constant(0.0) };
+        let numbers: Vec<f64> = args
+            .iter()
+            .map(|e| {
+                let v = self.expr(frame, e);
+                match super::scalar::as_float(&v) {
+                    Some(f) => f,
+                    None => {
+                        if !self.symbolic || !matches!(v, Val::Int(_) | Val::Float(_)) {
+                            self.wrong_kind(e.span, "a number", &v);
+                        }
+                        0.0
+                    }
+                }
+            })
+            .collect();
+        match (kind.name.as_str(), numbers.as_slice()) {
+            ("zeros", []) => Init::Constant(0.0),
+            ("ones", []) => Init::Constant(1.0),
+            ("constant", [v]) => Init::Constant(*v),
+            ("normal", [std]) => Init::Normal(*std),
+            ("uniform", [a, b]) => Init::Uniform(*a, *b),
+            ("log_uniform", [a, b]) => Init::LogUniform(*a, *b),
+            (name, given) => {
+                let known = [
+                    ("zeros", 0),
+                    ("ones", 0),
+                    ("constant", 1),
+                    ("normal", 1),
+                    ("uniform", 2),
+                    ("log_uniform", 2),
+                ];
+                match known.iter().find(|(n, _)| *n == name) {
+                    Some((_, n)) => self.diags.push(
+                        Diag::error(
+                            Code::WrongArguments,
+                            format!("`{name}` takes {n} numbers, not {}", given.len()),
+                        )
+                        .label(kind.span, "")
+                        .help("see section 7 of the language reference"),
+                    ),
+                    None => {
+                        let known: Vec<String> = known.map(|(n, _)| n.to_string()).to_vec();
+                        self.unknown_name("initial value", kind, &known);
+                    }
+                }
+                Init::Constant(0.0)
+            }
+        }
+    }
+
+    /// One positional argument.
+    pub(super) fn arg(name: &str, val: Val, span: Span) -> ArgVal {
+        ArgVal { name: Some(ast::Ident { name: name.to_string(), span }), val, span }
+    }
+}
