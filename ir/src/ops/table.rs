@@ -94,7 +94,8 @@ ops! {
     Not = "not" ("x") -> ("y")
         : Pure, Elementwise, Cost::Free, shape::unary_bool, elementwise::logic;
     /// The same value as another element type: to a narrower float by rounding to nearest even,
-    /// from float to integer toward zero, from number to bool by `x != 0`.
+    /// from float to integer toward zero (the nearest i32 when it does not fit, 0 for not-a-number),
+    /// from number to bool by `x != 0`.
     Cast = "cast" ("x") { dtype: DType } -> ("y")
         : Pure, Elementwise, Cost::Free, shape::cast, elementwise::cast;
     /// The value of `x`; no gradient passes.
@@ -118,10 +119,10 @@ ops! {
     /// `a - b * floor(a / b)` on integers; 0 where `b` is 0.
     Rem = "rem" ("a", "b") -> ("y")
         : Pure, Elementwise, Cost::PerResult(10), shape::binary_integer, elementwise::binary;
-    /// The larger of two numbers.
+    /// The larger of two numbers; not-a-number when one of them is.
     Max = "max" ("a", "b") -> ("y")
         : Pure, Elementwise, Cost::PerResult(1), shape::binary_number, elementwise::binary;
-    /// The smaller of two numbers.
+    /// The smaller of two numbers; not-a-number when one of them is.
     Min = "min" ("a", "b") -> ("y")
         : Pure, Elementwise, Cost::PerResult(1), shape::binary_number, elementwise::binary;
     /// Whether the comparison holds.
@@ -167,7 +168,8 @@ ops! {
     /// The sum over `axes` (increasing), which disappear. Accumulates in f32.
     ReduceSum = "reduce_sum" ("x") { axes: Vec<u32> } -> ("y")
         : Pure, Reduction, Cost::PerOperand(1), shape::reduce, movement::reduce;
-    /// The maximum over `axes` (increasing), which disappear; minus infinity when they are empty.
+    /// The maximum over `axes` (increasing), which disappear; minus infinity (the smallest
+    /// i32) when they are empty.
     ReduceMax = "reduce_max" ("x") { axes: Vec<u32> } -> ("y")
         : Pure, Reduction, Cost::PerOperand(1), shape::reduce, movement::reduce;
     /// `y[batch, free a, free b] = sum over contracted of a * b`. Accumulates in f32, then rounds
