@@ -10,9 +10,10 @@ use crate::manager::PassError;
 use vlmc_ir::ops::{Op, Scalar};
 use vlmc_ir::ty::{DType, Ty};
 
-/// Scalar inputs, f32. `clip` is the largest norm allowed, 0 for any.
-pub const SCALARS: [&str; 8] =
-    ["clip", "lr", "beta1", "beta2", "eps", "decay", "correction1", "correction2"];
+/// Scalar inputs, f32. `clip` is the largest norm allowed, 0 for any; `decay` is for parameters that
+/// decay and `no_decay` for those that are declared not to.
+pub const SCALARS: [&str; 9] =
+    ["clip", "lr", "beta1", "beta2", "eps", "decay", "no_decay", "correction1", "correction2"];
 
 /// A parameter to update.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,7 +42,8 @@ pub fn optimizer_program(
     let scalar = Ty::scalar(DType::F32);
     let scalars: Vec<Value> =
         SCALARS.iter().map(|s| main.add_input(s, scalar.clone(), None)).collect();
-    let [clip, lr, beta1, beta2, eps, decay, correction1, correction2] = scalars[..] else {
+    let [clip, lr, beta1, beta2, eps, decay, no_decay, correction1, correction2] = scalars[..]
+    else {
         return Err(PassError::new("the scalars are not those of the optimizer"));
     };
     let constant = Op::Constant { value: Scalar(0.0), dtype: DType::F32, shape: vec![] };
@@ -66,7 +68,7 @@ pub fn optimizer_program(
         let [w, m, v] = ["w", "m", "v"]
             .map(|k| main.add_input(&format!("{k}.{}", q.name), vector(q.elements), None));
         let callee = instance(&mut p, "adamw", q.elements, library)?;
-        let decay = if q.decay { decay } else { zero };
+        let decay = if q.decay { decay } else { no_decay };
         let operands =
             [w, g, m, v, scale, lr, beta1, beta2, eps, decay, correction1, correction2];
         let first = call(&mut main, &p, &callee, &operands)?;

@@ -63,7 +63,7 @@ impl Optimizer {
     }
 
     /// The scalar inputs of the optimizer's program at step `step`, from 0.
-    pub fn scalars(&self, step: u64) -> [(&'static str, f64); 8] {
+    pub fn scalars(&self, step: u64) -> [(&'static str, f64); 9] {
         let t = i32::try_from(step + 1).unwrap_or(i32::MAX);
         [
             ("clip", self.clip),
@@ -72,6 +72,7 @@ impl Optimizer {
             ("beta2", self.beta2),
             ("eps", self.eps),
             ("decay", self.weight_decay),
+            ("no_decay", if self.decay_all { self.weight_decay } else { 0.0 }),
             ("correction1", 1.0 - self.beta1.powi(t)),
             ("correction2", 1.0 - self.beta2.powi(t)),
         ]

@@ -63,6 +63,8 @@ pub struct Call<'a, R> {
     pub outputs: &'a [Shape],
     /// Values of the symbols, for attributes that are dims.
     pub sizes: &'a Sizes,
+    /// Rows that a lookup does not find are NaN instead of zero, to prove that nothing uses them.
+    pub poison: bool,
 }
 
 impl<'a, R> Call<'a, R> {

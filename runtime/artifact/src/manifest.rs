@@ -70,9 +70,10 @@ pub struct Loss {
 pub struct Parameter {
     /// Checkpoint name.
     pub name: String,
-    /// Second stored form: one tensor for each index of axis 0 (`{e}`), axis 1 their concatenation.
+    /// Second stored form: one tensor for each index of axis 0 (`{e}`), axis 1 the concatenation of
+    /// those listed with these sizes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub each: Vec<String>,
+    pub each: Vec<(String, usize)>,
     /// Shape.
     pub shape: Vec<usize>,
     /// Dtype in the model: `bf16` or `f32`.
@@ -81,6 +82,8 @@ pub struct Parameter {
     pub init: Init,
     /// Whether weight decay applies.
     pub decay: bool,
+    /// Its path in the spec.
+    pub path: String,
     /// Whether a loss reaches it; one that none reaches is left alone.
     pub trained: bool,
 }
