@@ -1,1 +1,3 @@
 //! Graph to graph passes.
+
+pub mod autodiff;
