@@ -140,6 +140,9 @@ pub enum OutputKind {
         /// The weight.
         weight: f64,
     },
+    /// The gradient of the training loss by the parameter whose full checkpoint name the output
+    /// has, in f32.
+    Gradient,
 }
 
 /// A result of a function.
@@ -334,7 +337,7 @@ impl Function {
     pub fn output_values(&self) -> impl Iterator<Item = Value> + '_ {
         self.outputs.iter().flat_map(|o| {
             let count = match &o.kind {
-                OutputKind::Value => None,
+                OutputKind::Value | OutputKind::Gradient => None,
                 OutputKind::Loss { count, .. } => Some(*count),
             };
             std::iter::once(o.value).chain(count)

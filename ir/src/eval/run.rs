@@ -175,7 +175,7 @@ impl<'p, R: Real> Evaluator<'p, R> {
         let outputs = f.outputs.iter().map(|o| {
             let value = next()?;
             let loss = match o.kind {
-                OutputKind::Value => None,
+                OutputKind::Value | OutputKind::Gradient => None,
                 OutputKind::Loss { weight, .. } => Some((next()?, weight)),
             };
             Ok(OutputValue { name: o.name.clone(), value, loss })

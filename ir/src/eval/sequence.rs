@@ -1,5 +1,7 @@
 //! Ops that follow the rows of packed sequences.
 
+pub(crate) mod grad;
+
 use super::tensor::{Matrix, elements, filled};
 use super::{Call, Data, EvalError, EvalResult, Real, Tensor};
 use crate::ops::Op;
@@ -129,7 +131,7 @@ fn convolve<R: Real>(
 
 /// `dw[c, j] = sum over t of dy[t, c] x[t - K + 1 + j, c]`
 pub(crate) fn causal_conv1d_weight_grad<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
-    let Op::CausalConv1dWeightGrad { taps } = call.op else { return Err(unexpected(call)) };
+    let Op::CausalConv1dWeightGrad { taps, .. } = call.op else { return Err(unexpected(call)) };
     let (x, dy) = (call.input(0)?, call.input(1)?);
     let taps = call.sizes.eval(taps)?;
     let channels = x.dim(1);

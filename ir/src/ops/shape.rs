@@ -36,6 +36,9 @@ impl TypeError {
     }
 }
 
+mod sequence_grad;
+pub(super) use sequence_grad::{attention_grad, gated_delta_rule_grad};
+
 type Types = Result<Vec<Ty>, TypeError>;
 
 // ---- helpers -----------------------------------------------------------------------------------
@@ -156,6 +159,13 @@ fn want_value(dtype: DType, value: f64) -> Result<(), TypeError> {
         DType::Bool => value == 0.0 || value == 1.0,
     };
     if fits { Ok(()) } else { Err(TypeError::new(format!("{value} is not a value of {dtype}"))) }
+}
+
+fn want_float_result(dtype: DType) -> Result<(), TypeError> {
+    if dtype.is_float() {
+        return Ok(());
+    }
+    Err(TypeError::new(format!("the result cannot be {dtype}")))
 }
 
 /// A constant size must not be negative.
@@ -368,9 +378,7 @@ pub(super) fn contract(op: &Op, tys: &[Ty]) -> Types {
     want_float(op, tys, 0)?;
     want_float(op, tys, 1)?;
     same_dtypes(op, tys, 0)?;
-    if !dtype.is_float() {
-        return Err(TypeError::new(format!("the result cannot be {dtype}")));
-    }
+    want_float_result(*dtype)?;
     if a_batch.len() != b_batch.len() || a_contract.len() != b_contract.len() {
         return Err(TypeError::new("batch and contracted dims must come in pairs"));
     }
@@ -409,15 +417,16 @@ pub(super) fn grouped_contract(op: &Op, tys: &[Ty]) -> Types {
 }
 
 pub(super) fn grouped_outer(op: &Op, tys: &[Ty]) -> Types {
-    let Op::GroupedOuter { count } = op else { return structural(op, tys) };
+    let Op::GroupedOuter { count, dtype } = op else { return structural(op, tys) };
     [2, 2, 1].iter().enumerate().try_for_each(|(i, r)| want_rank(op, tys, i, *r))?;
     want_float(op, tys, 0)?;
     same_dtypes(op, &tys[..2], 0)?;
     want_dtype(op, tys, 2, DType::I32)?;
     want_same(op, tys, (0, 0), (1, 0))?;
     want_same(op, tys, (0, 0), (2, 0))?;
+    want_float_result(*dtype)?;
     let dims = vec![count.clone(), tys[0].dims[1].clone(), tys[1].dims[1].clone()];
-    Ok(vec![Ty::new(tys[0].dtype, dims)])
+    Ok(vec![Ty::new(*dtype, dims)])
 }
 
 // ---- indexing ----------------------------------------------------------------------------------
@@ -502,13 +511,14 @@ pub(super) fn causal_conv1d(op: &Op, tys: &[Ty]) -> Types {
 }
 
 pub(super) fn causal_conv1d_weight_grad(op: &Op, tys: &[Ty]) -> Types {
-    let Op::CausalConv1dWeightGrad { taps } = op else { return structural(op, tys) };
+    let Op::CausalConv1dWeightGrad { taps, dtype } = op else { return structural(op, tys) };
     want_rank(op, tys, 0, 2)?;
     want_float(op, tys, 0)?;
     same_dtypes(op, &tys[..2], 0)?;
     same_shapes(op, &tys[..2], 0)?;
     want_boundaries(op, tys, 2)?;
-    Ok(vec![Ty::new(tys[0].dtype, vec![tys[0].dims[1].clone(), taps.clone()])])
+    want_float_result(*dtype)?;
+    Ok(vec![Ty::new(*dtype, vec![tys[0].dims[1].clone(), taps.clone()])])
 }
 
 /// Heads of `few` must divide those of `many`, where both are known.
