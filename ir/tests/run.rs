@@ -146,6 +146,27 @@ fn programs_that_do_not_verify_do_not_run() {
     );
 }
 
+/// Not a test of time; prints what attention over many rows takes.
+#[test]
+fn speed_of_attention() {
+    let p = program(
+        "program \"p\" symbol T func @main { input %q : f32[T, 4, 64] input %k : f32[T, 2, 64]
+         input %cu : i32[2]
+         %y = attention %q, %k, %k, %cu, %cu {scale = 0.125, causal = true, window = none}
+           : (f32[T, 4, 64], f32[T, 4]) return %y }",
+    );
+    let rows = 2048;
+    let wave = |n: usize| -> Vec<f64> { (0..n).map(|i| (i as f64).sin()).collect() };
+    let inputs = [
+        ("q", tensor::<f32>(&format!("f32[{rows}, 4, 64]"), &wave(rows * 256))),
+        ("k", tensor(&format!("f32[{rows}, 2, 64]"), &wave(rows * 128))),
+        ("cu", tensor("i32[2]", &[0.0, rows as f64])),
+    ];
+    let start = std::time::Instant::now();
+    run(&p, &inputs).unwrap();
+    println!("{rows} rows, 4 heads of 64: {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
+}
+
 /// Not a test of time; prints what a contraction takes.
 #[test]
 fn speed_of_a_contraction() {
