@@ -6,4 +6,5 @@
 pub mod cse;
 pub mod dce;
 pub mod manager;
+pub mod optimizer;
 pub mod rewrite;

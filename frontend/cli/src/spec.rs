@@ -5,12 +5,7 @@ use vlmc_frontend::diag::Diags;
 use vlmc_frontend::elab::{Library, Reader};
 
 /// Models that come with the program, by file name without extension.
-pub const MODELS: &[(&str, &str)] = &[
-    ("llama", include_str!("../../../models/llama.vlm")),
-    ("qwen3_5_text", include_str!("../../../models/qwen3_5_text.vlm")),
-    ("qwen3_5_vl", include_str!("../../../models/qwen3_5_vl.vlm")),
-    ("qwen3_next", include_str!("../../../models/qwen3_next.vlm")),
-];
+pub const MODELS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/models.rs"));
 
 /// Reads modules from the folder of the root file, then from the models that come along.
 pub struct FileReader {

@@ -75,11 +75,6 @@ pub enum Step {
         /// Parameters.
         params: Vec<String>,
     },
-    /// The norm of the main gradients over all ranks.
-    GradNorm {
-        /// Parameters.
-        params: Vec<String>,
-    },
     /// Makes a master weight's rounded copy in the model's dtype.
     Publish {
         /// Parameters.
