@@ -58,7 +58,7 @@ const DAMAGES: &[(&str, Damage)] = &[
             let n = &f.nodes[i];
             n.op.info().arity().max.is_some_and(|m| n.operands.len() == m)
         };
-        let Some(i) = some(f, rng, |i| fixed(i)) else { return false };
+        let Some(i) = some(f, rng, fixed) else { return false };
         let last = f.nodes[i].operands.last().copied();
         f.nodes[i].operands.push(last.unwrap_or(Value { node: NodeId(0), result: 0 }));
         true
