@@ -120,12 +120,11 @@ impl Runner<'_> {
         };
         let mut weights = |name: &str, p: &Param| {
             let t = self.case.tensor(&format!("param.{prefix}{name}"))?;
-            let dims: Option<Vec<usize>> = p
-                .ty
-                .dims
-                .iter()
-                .map(|d| d.size().as_constant().and_then(|c| usize::try_from(c).ok()))
-                .collect();
+            let dims: Option<Vec<usize>> =
+                p.ty.dims
+                    .iter()
+                    .map(|d| d.size().as_constant().and_then(|c| usize::try_from(c).ok()))
+                    .collect();
             let dims = dims.ok_or_else(|| anyhow!("`{name}` has no fixed shape"))?;
             if t.shape != dims {
                 bail!("`{name}` is {:?} in the case and {dims:?} in the spec", t.shape);
@@ -137,17 +136,18 @@ impl Runner<'_> {
 
     /// Boundaries and positions of a batch of `b` rows of `l` tokens, or of a pack.
     fn sequence(&self, name: &str, b: usize, l: usize, inputs: &mut Tensors) -> Result<Vec<bool>> {
-        let layout = match (self.case.maybe("in.cu_seqlens")?, self.case.maybe("in.attention_mask")?) {
-            (Some(cu), _) => {
-                let cu: Vec<i32> = cu.to_i64()?.iter().map(|v| *v as i32).collect();
-                SequenceLayout::new(cu.clone(), cu, b * l)?
-            }
-            (None, Some(mask)) => SequenceLayout::from_mask(&mask.to_i64()?, b, l)?,
-            (None, None) => {
-                let cu: Vec<i32> = (0..=b).map(|i| (i * l) as i32).collect();
-                SequenceLayout::new(cu.clone(), cu, b * l)?
-            }
-        };
+        let layout =
+            match (self.case.maybe("in.cu_seqlens")?, self.case.maybe("in.attention_mask")?) {
+                (Some(cu), _) => {
+                    let cu: Vec<i32> = cu.to_i64()?.iter().map(|v| *v as i32).collect();
+                    SequenceLayout::new(cu.clone(), cu, b * l)?
+                }
+                (None, Some(mask)) => SequenceLayout::from_mask(&mask.to_i64()?, b, l)?,
+                (None, None) => {
+                    let cu: Vec<i32> = (0..=b).map(|i| (i * l) as i32).collect();
+                    SequenceLayout::new(cu.clone(), cu, b * l)?
+                }
+            };
         let boundaries = |v: &[i32]| ints(vec![v.len()], v.iter().map(|x| i64::from(*x)).collect());
         inputs.insert(format!("{name}.cu_seqlens"), boundaries(layout.cu_seqlens())?);
         inputs.insert(format!("{name}.cu_seqlens_padded"), boundaries(layout.cu_seqlens_padded())?);
@@ -302,8 +302,7 @@ impl Runner<'_> {
             self.float("out.k", &back(output(&out, "1")?, &k)?)?,
         ];
         for name in ["cos", "sin"] {
-            let half = seen(&out, &format!("mrope_tables.{name}"))
-                .or_else(|_| seen(&out, name))?;
+            let half = seen(&out, &format!("mrope_tables.{name}")).or_else(|_| seen(&out, name))?;
             rows.push(self.float(&format!("mid.{name}"), &twice(half)?)?);
         }
         // The frequencies: the angles of position 1 of a table without sections.
@@ -383,7 +382,8 @@ impl Runner<'_> {
         self.sequence("seq", logits.shape[0], logits.shape[1], &mut inputs)?;
         let out = self.eval("ce_loss", &[], vec![], &inputs, "")?;
         let (sum, count) = (output(&out, "0")?.to_f64()[0], output(&out, "1")?.to_f64()[0]);
-        let name = self.case.names("out.").into_iter().next().ok_or_else(|| anyhow!("no output"))?;
+        let name =
+            self.case.names("out.").into_iter().next().ok_or_else(|| anyhow!("no output"))?;
         let mean = HostTensor::new(vec![], HostData::F64(vec![sum / count]))?;
         Ok(vec![self.float(&format!("out.{name}"), &mean)?])
     }
@@ -417,7 +417,11 @@ impl Runner<'_> {
     fn tower(&self) -> Result<Vec<Row>> {
         let config = self.config().ok_or_else(|| anyhow!("no config"))?;
         let number = |key: &str| {
-            config.get(key).and_then(Json::as_u64).map(|v| v as usize).ok_or_else(|| anyhow!("no {key}"))
+            config
+                .get(key)
+                .and_then(Json::as_u64)
+                .map(|v| v as usize)
+                .ok_or_else(|| anyhow!("no {key}"))
         };
         let merge = number("spatial_merge_size")?;
         let side = (number("num_position_embeddings")? as f64).sqrt() as usize;
@@ -532,9 +536,8 @@ impl Runner<'_> {
         };
         let out = self.eval_in(&self.specs.model, &request, &Inputs::Batch(&batch), "")?;
         let bf16 = self.precision == Precision::Bf16;
-        let kept = |name: &str, t: &HostTensor| {
-            floats(self.case, name, t, self.precision, Some(&valid))
-        };
+        let kept =
+            |name: &str, t: &HostTensor| floats(self.case, name, t, self.precision, Some(&valid));
         let scalar = |v: f64| HostTensor::new(vec![], HostData::F64(vec![v]));
         let mean = |name: &str| -> Result<f64> {
             let (sum, count, _) =
