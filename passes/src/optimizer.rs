@@ -4,9 +4,9 @@
 //! program's inputs are, for each parameter, `w.NAME`, `g.NAME`, `m.NAME`, `v.NAME` (f32, flat),
 //! and the scalars of [`SCALARS`]; its outputs `norm`, then `w.NAME`, `m.NAME`, `v.NAME`.
 
+use crate::manager::PassError;
 use vlmc_ir::dim::Dim;
 use vlmc_ir::graph::{Function, Program, Value};
-use crate::manager::PassError;
 use vlmc_ir::ops::{Op, Scalar};
 use vlmc_ir::ty::{DType, Ty};
 
@@ -69,8 +69,7 @@ pub fn optimizer_program(
             .map(|k| main.add_input(&format!("{k}.{}", q.name), vector(q.elements), None));
         let callee = instance(&mut p, "adamw", q.elements, library)?;
         let decay = if q.decay { decay } else { no_decay };
-        let operands =
-            [w, g, m, v, scale, lr, beta1, beta2, eps, decay, correction1, correction2];
+        let operands = [w, g, m, v, scale, lr, beta1, beta2, eps, decay, correction1, correction2];
         let first = call(&mut main, &p, &callee, &operands)?;
         for (i, k) in ["w", "m", "v"].into_iter().enumerate() {
             let value = Value { node: first.node, result: i as u32 };

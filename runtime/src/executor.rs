@@ -84,6 +84,11 @@ impl<R: Real> Executor<R> {
         self.buffers.get(b)
     }
 
+    /// Forgets a buffer's value.
+    pub fn drop_buffer(&mut self, b: &Buffer) {
+        self.buffers.remove(b);
+    }
+
     /// Replaces a buffer's value, as a resumed training does.
     ///
     /// # Errors
@@ -164,9 +169,9 @@ impl<R: Real> Executor<R> {
                 let batch = batches.get(*microbatch).ok_or_else(|| anyhow!("no microbatch"))?;
                 self.load(*microbatch, batch).with_context(|| format!("microbatch {microbatch}"))
             }
-            Step::Run { program, inputs, outputs, .. } => self
-                .run(program, inputs, outputs)
-                .with_context(|| format!("program `{program}`")),
+            Step::Run { program, inputs, outputs, .. } => {
+                self.run(program, inputs, outputs).with_context(|| format!("program `{program}`"))
+            }
             Step::Totals => self.totals(),
             Step::Accumulate { params } => params.iter().try_for_each(|p| self.accumulate(p)),
             Step::Publish { params } => params.iter().try_for_each(|p| self.publish(p)),
@@ -203,8 +208,7 @@ impl<R: Real> Executor<R> {
 
     fn input(&self, ty: &Ty, call: &HostCall, batch: &Batch) -> Result<Tensor<R>> {
         let function = host_fn::find(&call.function)?;
-        let args: Vec<(&str, i64)> =
-            call.arguments.iter().map(|(k, v)| (k.as_str(), *v)).collect();
+        let args: Vec<(&str, i64)> = call.arguments.iter().map(|(k, v)| (k.as_str(), *v)).collect();
         let value = function.evaluate(&function.bind(&args)?, batch)?;
         let rows = value.shape.first().copied().unwrap_or(0);
         let dims = self.sizes.eval_all(&ty.dims)?;

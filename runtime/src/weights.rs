@@ -23,7 +23,9 @@ impl FromStr for Weights {
 
     fn from_str(s: &str) -> Result<Self, String> {
         match s.strip_prefix("init:") {
-            Some(seed) => seed.parse().map(Weights::Seed).map_err(|e| format!("seed `{seed}`: {e}")),
+            Some(seed) => {
+                seed.parse().map(Weights::Seed).map_err(|e| format!("seed `{seed}`: {e}"))
+            }
             None => Ok(Weights::Path(s.into())),
         }
     }
@@ -52,8 +54,8 @@ pub fn load(
         Weights::Seed(seed) => {
             for p in parameters {
                 let elements: usize = p.shape.iter().product();
-                let values =
-                    Initializer::new(*seed, &p.name, distribution(p.init)).values(0..elements as u64);
+                let values = Initializer::new(*seed, &p.name, distribution(p.init))
+                    .values(0..elements as u64);
                 take(p, &HostTensor::new(p.shape.clone(), HostData::F32(values))?)?;
             }
         }

@@ -161,8 +161,7 @@ fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Com
         losses: losses(&joint),
         parameters,
     };
-    let programs =
-        programs.iter().map(|(n, _, p)| (n.to_string(), print::program(p))).collect();
+    let programs = programs.iter().map(|(n, _, p)| (n.to_string(), print::program(p))).collect();
     let artifact = Artifact { manifest, plan, schedule, programs };
     Ok(Compiled { forward, joint, artifact })
 }
@@ -221,9 +220,7 @@ fn losses(p: &Program) -> Vec<artifact::Loss> {
     let outputs = p.main().into_iter().flat_map(|f| &f.outputs);
     outputs
         .filter_map(|o| match o.kind {
-            OutputKind::Loss { weight, .. } => {
-                Some(artifact::Loss { name: label(o), weight })
-            }
+            OutputKind::Loss { weight, .. } => Some(artifact::Loss { name: label(o), weight }),
             _ => None,
         })
         .collect()
@@ -236,12 +233,8 @@ fn label(o: &Output) -> String {
 /// Every parameter of the forward program; those with a gradient are trained.
 fn parameters(forward: &Program, joint: &Program) -> Result<Vec<artifact::Parameter>> {
     let main = joint.main().ok_or_else(|| anyhow!("the program is empty"))?;
-    let gradients: Vec<String> = main
-        .outputs
-        .iter()
-        .filter(|o| matches!(o.kind, OutputKind::Gradient))
-        .map(label)
-        .collect();
+    let gradients: Vec<String> =
+        main.outputs.iter().filter(|o| matches!(o.kind, OutputKind::Gradient)).map(label).collect();
     forward
         .parameters()
         .into_iter()
@@ -410,12 +403,7 @@ fn schedule(
             .map(|(_, b)| b.clone())
             .filter(|b| matches!(b, Buffer::Input(..)))
             .collect();
-        steps.push(Step::Run {
-            program: "step".to_string(),
-            microbatch: Some(m),
-            inputs,
-            outputs,
-        });
+        steps.push(Step::Run { program: "step".to_string(), microbatch: Some(m), inputs, outputs });
         steps.push(Step::Accumulate { params: trained.to_vec() });
         steps.push(Step::Free { buffers: read });
     }

@@ -8,8 +8,8 @@ use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_frontend::elab::{Library, Lowered, Setting, Target, lower};
 use vlmc_ir::eval::{Evaluator, Real, Tensor};
 use vlmc_ir::graph::{Input, OutputKind, Param, Program};
-use vlmc_passes::autodiff::{Options, Seeds, differentiate};
 use vlmc_ir::ty::{DType, Ty};
+use vlmc_passes::autodiff::{Options, Seeds, differentiate};
 
 /// Numbers an evaluation computes with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

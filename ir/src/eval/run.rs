@@ -261,7 +261,13 @@ impl<'p, R: Real> Evaluator<'p, R> {
             op => {
                 let operands = node.operands.iter().map(|v| operand(values, *v));
                 let operands: Vec<&Tensor<R>> = operands.collect::<Result<_, _>>()?;
-                let call = Call { op, inputs: &operands, outputs: &shapes, sizes: &self.sizes, poison: self.poison };
+                let call = Call {
+                    op,
+                    inputs: &operands,
+                    outputs: &shapes,
+                    sizes: &self.sizes,
+                    poison: self.poison,
+                };
                 op.eval(&call)?
             }
         };

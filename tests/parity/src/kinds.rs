@@ -485,7 +485,8 @@ impl Runner<'_> {
         let want = self.case.tensor("mid.inv_freq")?;
         let mut one = Tensors::new();
         one.insert("position".into(), HostTensor::new(vec![1, 1], HostData::F32(vec![1.0]))?);
-        let theta = self.config().and_then(|c| c.get("rope_parameters")?.get("rope_theta")?.as_f64());
+        let theta =
+            self.config().and_then(|c| c.get("rope_parameters")?.get("rope_theta")?.as_f64());
         let theta = theta.ok_or_else(|| anyhow!("no rope_theta"))?;
         let args = [("count", want.len().to_string()), ("theta", format!("{theta:?}"))];
         let out = self.eval("rope_angles", &args, vec![], &one)?;
@@ -575,7 +576,8 @@ impl Runner<'_> {
         let labels = self.case.tensor("in.labels")?;
         // The loss is a pair: the mean of the case is sum / count, and so is its gradient.
         let l = labels.shape[1];
-        let kept = labels.to_i64()?.iter().enumerate().filter(|(i, v)| i % l > 0 && **v >= 0).count();
+        let kept =
+            labels.to_i64()?.iter().enumerate().filter(|(i, v)| i % l > 0 && **v >= 0).count();
         let share = HostTensor::new(vec![], HostData::F32(vec![1.0 / kept as f32]))?;
         let ask = Ask {
             function: "ce_loss",
@@ -590,7 +592,8 @@ impl Runner<'_> {
         self.sequence("seq", logits.shape[0], l, &mut inputs)?;
         let (out, mut rows) = self.judge(&ask, inputs)?;
         let (sum, count) = (output(&out, "0")?.to_f64()[0], output(&out, "1")?.to_f64()[0]);
-        let name = self.case.names("out.").into_iter().next().ok_or_else(|| anyhow!("no output"))?;
+        let name =
+            self.case.names("out.").into_iter().next().ok_or_else(|| anyhow!("no output"))?;
         let mean = HostTensor::new(vec![], HostData::F64(vec![sum / count]))?;
         rows.push(self.float(&format!("out.{name}"), &mean)?);
         Ok(rows)
@@ -762,7 +765,7 @@ impl Runner<'_> {
             function: None,
             args: vec![],
             variant: None,
-            settings,
+            settings: settings.clone(),
             shapes: vec![],
             precision: self.precision,
         };
@@ -807,6 +810,13 @@ impl Runner<'_> {
             };
             rows.push(kept(&full, have)?);
         }
+        rows.extend(crate::training::judge(
+            self.case,
+            &self.specs.model,
+            settings,
+            &batch,
+            self.precision,
+        )?);
         Ok(rows)
     }
 

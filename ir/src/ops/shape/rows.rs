@@ -1,8 +1,8 @@
 //! Ops that choose or follow rows.
 
 use super::{
-    Op, TypeError, Types, name, same, same_dtypes, same_shapes, structural, want_dtype, want_float, want_float_result,
-    want_rank, want_same, want_value,
+    Op, TypeError, Types, name, same, same_dtypes, same_shapes, structural, want_dtype, want_float,
+    want_float_result, want_rank, want_same, want_value,
 };
 use crate::dim::{Dim, Poly};
 use crate::ty::{DType, Ty};
