@@ -1,4 +1,7 @@
 //! What the commands of `vlmc` do, apart from reading arguments and printing.
 
 pub mod eval;
+pub mod parameters;
+pub mod settings;
 pub mod spec;
+pub mod weights;

@@ -24,7 +24,7 @@ mod value;
 
 pub use check::check;
 pub use config::{Raw, Setter, Setting};
-pub use import::{Imported, import_config, import_section};
+pub use import::{Imported, import_config, import_section, unset_fields};
 pub use library::{Library, NoModules, Reader};
 pub use program::{Lowered, Target, lower};
 
