@@ -286,6 +286,16 @@ fn batches(
         c.ui.fail(diag.help("`vlmc pack` writes batch files"))
     };
     let files = BatchFiles::find(path).map_err(|e| refused(&e))?;
+    if let Some(output) = args.output.as_deref().filter(|_| args.microbatch.is_none()) {
+        let count = |path: &std::path::PathBuf| Batch::count(&TensorFile::open(path)?);
+        let counts: Result<Vec<usize>, _> = files.paths().iter().map(count).collect();
+        let all: usize = counts.map_err(|e| refused(&e))?.iter().sum();
+        if all != 1 {
+            let message = format!("there are {all} microbatches and one file for results");
+            let diag = at_flag(Code::BadSetting, message, "-o", output, "holds one");
+            return Err(c.ui.fail(diag.help("choose one with `--microbatch N`")));
+        }
+    }
     let mut done: Vec<Evaluated> = vec![];
     for path in files.paths() {
         let file = TensorFile::open(path).map_err(|e| refused(&e))?;
@@ -297,9 +307,12 @@ fn batches(
         for index in which {
             let batch = Batch::read(&file, index).map_err(|e| refused(&e))?;
             let documents = batch.layout.documents().filter(|d| d.valid > 0).count();
+            let of = match files.paths() {
+                [_] => String::new(),
+                _ => format!("{} ", path.display()),
+            };
             put(&format!(
-                "microbatch {}: {} rows, {documents} documents, {} images, {} videos\n",
-                done.len(),
+                "{of}microbatch {index}: {} rows, {documents} documents, {} images, {} videos\n",
                 batch.tokens(),
                 batch.image_grids().len(),
                 batch.video_grids().len(),
@@ -315,11 +328,8 @@ fn batches(
     }
     match done.as_slice() {
         [one] => save(c, args, one),
-        _ if args.output.is_none() => Ok(()),
-        _ => {
-            let diag = Diag::error(Code::BadSetting, format!("{} microbatches, one output", done.len()));
-            Err(c.ui.fail(diag.help("choose one with `--microbatch N`")))
-        }
+        // With several there is no file to write; that was settled above.
+        _ => Ok(()),
     }
 }
 
