@@ -160,9 +160,10 @@ fn run_as<R: Real>(
 
 fn input_value(input: &Input, inputs: &Inputs<'_>) -> Result<HostTensor> {
     match (inputs, &input.from) {
-        (Inputs::Named(map), _) => {
-            map.get(&*input.name).cloned().ok_or_else(|| anyhow!("input `{}` is missing", input.name))
-        }
+        (Inputs::Named(map), _) => map
+            .get(&*input.name)
+            .cloned()
+            .ok_or_else(|| anyhow!("input `{}` is missing", input.name)),
         (Inputs::Batch(batch), Some(call)) => {
             let args: Vec<(&str, i64)> =
                 call.arguments.iter().map(|(k, v)| (k.as_str(), *v)).collect();

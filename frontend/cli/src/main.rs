@@ -58,9 +58,8 @@ pub struct Context {
 
 fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|info| {
-        let place = info.location().map_or_else(String::new, |l| {
-            format!(" ({}:{})", l.file(), l.line())
-        });
+        let place =
+            info.location().map_or_else(String::new, |l| format!(" ({}:{})", l.file(), l.line()));
         let payload = info.payload();
         let text = payload
             .downcast_ref::<&str>()
@@ -112,7 +111,8 @@ fn dispatch(cli: Cli) -> Done {
         *format.as_ref().unwrap_or(&ErrorFormat::Human),
         *color.as_ref().unwrap_or(&ColorChoice::Auto),
     );
-    let bad = diags.into_iter().chain(format.err()).chain(color.err()).collect::<Vec<_>>();
+    let words = format.err().into_iter().chain(color.err()).map(|d| *d);
+    let bad: Vec<_> = diags.into_iter().chain(words).collect();
     if !bad.is_empty() {
         return Err(ui.fail_all(bad));
     }

@@ -140,9 +140,8 @@ fn part_names(lib: &Library) -> Vec<String> {
 /// Parts of the model that exist only under a condition, with its text.
 pub fn optional_parts(lib: &Library) -> Vec<(String, String)> {
     let Some(model) = lib.model() else { return vec![] };
-    let text = |span: Span| {
-        lib.sources.snippet(span).split_whitespace().collect::<Vec<_>>().join(" ")
-    };
+    let text =
+        |span: Span| lib.sources.snippet(span).split_whitespace().collect::<Vec<_>>().join(" ");
     let part = |m: &Member| match m {
         Member::Part(p) => Some((p.name.name.clone(), text(p.when.as_ref()?.span))),
         Member::Param(p) => Some((p.name.name.clone(), text(p.when.as_ref()?.span))),

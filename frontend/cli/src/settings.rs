@@ -19,10 +19,35 @@ pub const KEYS: &[(&str, &str)] = &[
 
 /// Layout flags, which the file may hold under `[layout]`.
 pub const LAYOUT_KEYS: &[&str] = &[
-    "pp", "vpp", "cp", "dp", "ep", "tp", "first-layers", "last-layers", "account-embedding",
-    "account-loss", "layout", "microbatches", "group", "schedule", "seq", "micro-batch", "packed",
-    "tokens", "max-docs", "max-patches", "max-images", "cp-attention", "cp-gdn", "ep-slots",
-    "recompute", "memory-limit", "pre-gated-delta-rule", "no-fuse", "aux-loss",
+    "pp",
+    "vpp",
+    "cp",
+    "dp",
+    "ep",
+    "tp",
+    "first-layers",
+    "last-layers",
+    "account-embedding",
+    "account-loss",
+    "layout",
+    "microbatches",
+    "group",
+    "schedule",
+    "seq",
+    "micro-batch",
+    "packed",
+    "tokens",
+    "max-docs",
+    "max-patches",
+    "max-images",
+    "cp-attention",
+    "cp-gdn",
+    "ep-slots",
+    "recompute",
+    "memory-limit",
+    "pre-gated-delta-rule",
+    "no-fuse",
+    "aux-loss",
 ];
 
 /// Where a value comes from.
@@ -69,9 +94,7 @@ impl Merged {
 
     /// The fields of the configuration that are set, in order.
     pub fn fields(&self) -> impl Iterator<Item = (&str, &str, &Source)> {
-        self.values
-            .iter()
-            .filter_map(|(k, (v, s))| Some((k.strip_prefix("set.")?, v.as_str(), s)))
+        self.values.iter().filter_map(|(k, (v, s))| Some((k.strip_prefix("set.")?, v.as_str(), s)))
     }
 
     /// Defaults, the file and the environment. What is wrong in them is told together.
@@ -182,8 +205,12 @@ impl Merged {
         } else if LAYOUT_KEYS.contains(&key.as_str()) {
             self.set(&format!("layout.{key}"), value, source);
         } else {
-            let known: Vec<&str> =
-                KEYS.iter().map(|(k, _)| *k).chain(["set"]).chain(LAYOUT_KEYS.iter().copied()).collect();
+            let known: Vec<&str> = KEYS
+                .iter()
+                .map(|(k, _)| *k)
+                .chain(["set"])
+                .chain(LAYOUT_KEYS.iter().copied())
+                .collect();
             diags.push(unknown("the environment", name, &key, &known));
         }
     }
@@ -213,7 +240,7 @@ fn plain(value: &toml::Value) -> Option<String> {
 ///
 /// # Errors
 /// When there is no `=`, or nothing before it.
-pub fn field(text: &str, written: &str) -> Result<Setting, Diag> {
+pub fn field(text: &str, written: &str) -> Result<Setting, Box<Diag>> {
     match text.split_once('=') {
         Some((path, value)) if !path.trim().is_empty() => Ok(Setting {
             path: path.trim().split('.').map(String::from).collect(),
@@ -223,9 +250,10 @@ pub fn field(text: &str, written: &str) -> Result<Setting, Diag> {
         _ => {
             let n = written.len();
             let start = n.saturating_sub(text.len());
-            Err(Diag::error(Code::BadSetting, format!("`{text}` sets nothing"))
+            let diag = Diag::error(Code::BadSetting, format!("`{text}` sets nothing"))
                 .flag(written, start..n, "has no `=`")
-                .help("write `--set field=value`, as in `--set text.layers=2`"))
+                .help("write `--set field=value`, as in `--set text.layers=2`");
+            Err(Box::new(diag))
         }
     }
 }

@@ -140,7 +140,13 @@ pub fn reason(e: &io::Error) -> String {
 }
 
 /// An error at the value of a flag, or at a plain argument when `flag` is empty.
-pub fn at_flag(code: Code, message: impl Into<String>, flag: &str, value: &str, label: &str) -> Diag {
+pub fn at_flag(
+    code: Code,
+    message: impl Into<String>,
+    flag: &str,
+    value: &str,
+    label: &str,
+) -> Diag {
     let line = if flag.is_empty() { value.to_string() } else { format!("{flag} {value}") };
     let range = line.len() - value.len()..line.len();
     Diag::error(code, message).flag(line, range, label)

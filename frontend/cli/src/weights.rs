@@ -40,8 +40,7 @@ impl Weights {
         match self {
             Weights::Seed(_) => vec![],
             Weights::Checkpoint(folder) => {
-                let wanted: Vec<Wanted> =
-                    parameters.iter().filter_map(Parameter::wanted).collect();
+                let wanted: Vec<Wanted> = parameters.iter().filter_map(Parameter::wanted).collect();
                 checkpoint::compare(&wanted, folder)
             }
         }

@@ -61,7 +61,7 @@ impl Elab<'_> {
                 if args.list.iter().any(|a| a.val.is_unknown()) {
                     return Some(Val::Unknown);
                 }
-                let bound = match self.bind_names(name, names, args, span) {
+                let bound = match self.bind_names(name, names, args) {
                     Some(b) => b,
                     None => return Some(Val::Unknown),
                 };
@@ -83,7 +83,6 @@ impl Elab<'_> {
         function: &str,
         names: &[&str],
         args: &Args,
-        span: Span,
     ) -> Option<Vec<Option<(Val, Span)>>> {
         let mut out = vec![None; names.len()];
         for (i, a) in args.list.iter().enumerate() {
@@ -94,16 +93,8 @@ impl Elab<'_> {
             match at {
                 Some(at) if out[at].is_none() => out[at] = Some((a.val.clone(), a.span)),
                 _ => {
-                    let place = a.name.as_ref().map_or(a.span, |n| n.span);
-                    self.diags.push(
-                        Diag::error(
-                            Code::WrongArguments,
-                            format!("`{function}` takes {}", names.join(", ")),
-                        )
-                        .label(place, "is one too many, or unknown")
-                        .secondary(span, "in this call")
-                        .help("leave it out"),
-                    );
+                    let diag = super::call::misplaced(function, names, a, at.is_some());
+                    self.diags.push(diag);
                     return None;
                 }
             }
@@ -115,14 +106,18 @@ impl Elab<'_> {
         self.diags.push(
             Diag::error(Code::WrongArguments, format!("`{function}` needs `{name}`"))
                 .label(span, format!("`{name}` is missing"))
-                .help(format!("add `{name}`")),
+                .help(match name {
+                    "axis" => "add the axis: 0 is the first, -1 the last".to_string(),
+                    name => format!("add `{name}`"),
+                }),
         );
         Val::Unknown
     }
 
     fn run_builtin(&mut self, name: &str, b: &[Option<(Val, Span)>], span: Span) -> Val {
         let Some(first) = b[0].clone() else {
-            let names = BUILTINS.iter().find(|(n, _)| *n == name).map_or("an argument", |(_, a)| a[0]);
+            let names =
+                BUILTINS.iter().find(|(n, _)| *n == name).map_or("an argument", |(_, a)| a[0]);
             return self.missing_argument(name, names, span);
         };
         match name {
@@ -131,7 +126,13 @@ impl Elab<'_> {
             "i32" => self.cast(first, DType::I32, span),
             "sum" | "mean" | "max" => self.reduction(name, b, span),
             "min" => match (as_float(&first.0), b[1].as_ref().and_then(|(v, _)| as_float(v))) {
-                (Some(x), Some(y)) => if x <= y { first.0 } else { b[1].clone().map_or(Val::Unknown, |v| v.0) },
+                (Some(x), Some(y)) => {
+                    if x <= y {
+                        first.0
+                    } else {
+                        b[1].clone().map_or(Val::Unknown, |v| v.0)
+                    }
+                }
                 _ => Val::Float(None),
             },
             "where" => match (b[1].clone(), b[2].clone()) {
@@ -172,7 +173,9 @@ impl Elab<'_> {
                     })
                     .collect::<Option<Vec<u32>>>();
                 match permutation {
-                    Some(permutation) => self.op_call(Op::Transpose { permutation }, &[first], span),
+                    Some(permutation) => {
+                        self.op_call(Op::Transpose { permutation }, &[first], span)
+                    }
                     None => self.wrong_kind(span, "a list of axes", &Val::List(l.clone())),
                 }
             }
@@ -226,7 +229,7 @@ impl Elab<'_> {
                 }
                 self.diags.push(
                     Diag::error(Code::NotALoss, "the parts of a loss are f32 scalars")
-                        .label(span, ty.to_string())
+                        .label(span, self.ty_text(&ty))
                         .help("sum over the rows in f32, as in `sum(f32(x), 0)`"),
                 );
                 None
@@ -246,14 +249,12 @@ impl Elab<'_> {
             // A float of the wanted type needs no node; the maths is the same.
             Val::Tensor(t) if self.ty(t).dtype == dtype => Val::Tensor(t),
             Val::Tensor(_) => self.op_call(Op::Cast { dtype }, &[(v, at)], span),
-            Val::Int(_) | Val::Float(_) => match self.constant(
-                as_float(&v).unwrap_or(0.0),
-                Ty::scalar(dtype),
-                span,
-            ) {
-                Some(t) => Val::Tensor(t),
-                None => Val::Unknown,
-            },
+            Val::Int(_) | Val::Float(_) => {
+                match self.constant(as_float(&v).unwrap_or(0.0), Ty::scalar(dtype), span) {
+                    Some(t) => Val::Tensor(t),
+                    None => Val::Unknown,
+                }
+            }
             other => self.wrong_kind(at, "a tensor", &other),
         }
     }
@@ -311,7 +312,7 @@ impl Elab<'_> {
         if keep && matches!(v, Val::Tensor(_)) {
             let mut dims = ty.dims;
             dims[axis as usize] = Dim::from(1);
-            v = self.reshape(&v, dims, span, span);
+            v = self.reshape(&v, dims, (span, span), span);
         }
         v
     }
@@ -322,9 +323,12 @@ impl Elab<'_> {
             // Dim parameters of a function under check are not known either, but will be.
             if !self.symbolic || super::PRELUDE_SYMBOLS.contains(&&*s.0) {
                 self.diags.push(
-                    Diag::error(Code::WrongKind, format!("the mean over `{s}` depends on the batch"))
-                        .label(span, format!("`{s}` rows, padding included"))
-                        .help("divide a sum over valid rows by their number"),
+                    Diag::error(
+                        Code::WrongKind,
+                        format!("the mean over `{s}` depends on the batch"),
+                    )
+                    .label(span, format!("`{s}` rows, padding included"))
+                    .help("divide a sum over valid rows by their number"),
                 );
                 return Val::Unknown;
             }
@@ -355,6 +359,7 @@ impl Elab<'_> {
     ) -> Val {
         let Val::Tensor(t) = x.0 else { return self.wrong_kind(x.1, "a tensor", &x.0) };
         let ty = self.ty(t);
+        let sizes_span = sizes.as_ref().map(|(_, s)| *s);
         let axis = match &axis {
             Some(a) => match self.axis(&x, a) {
                 Some(a) => a as usize,
@@ -366,7 +371,7 @@ impl Elab<'_> {
                 None => {
                     self.diags.push(
                         Diag::error(Code::SplitSizes, "no dim of this tensor has named segments")
-                            .label(x.1, ty.to_string())
+                            .label(x.1, self.ty_text(&ty))
                             .help("give the sizes, as in `split(x, [a, b])`, or name the segments where the dim is declared"),
                     );
                     return Val::Unknown;
@@ -397,9 +402,13 @@ impl Elab<'_> {
                 Code::SplitSizes,
                 format!("the sizes add up to `{sum}`, the dim has `{}`", dim.size()),
             )
-            .label(span, format!("splits dim {axis} of {ty}"));
+            .label(sizes_span.unwrap_or(span), format!("together {sum}"))
+            .secondary(x.1, format!("dim {axis} of {}", self.ty_text(&ty)));
             diag = self.explain_symbols(diag, &[&sum, dim.size()]);
-            self.diags.push(diag.help("the pieces must cover the dim"));
+            let rest = dim.size().sub(&sum);
+            self.diags.push(
+                diag.help(format!("the pieces must cover the dim; `{rest}` is the difference")),
+            );
             return Val::Unknown;
         }
         let mut start = Poly::default();
@@ -437,14 +446,15 @@ impl Elab<'_> {
                     }
                 }
             }
-            Err(e) => self.type_error(&op, e, &spans, span),
+            Err(e) => self.type_error(&op, e, (&operands, &spans), span),
         }
     }
 
     /// Calls an op of the table: operands in order, attributes by name. A Sequence stands for the
     /// boundaries.
     fn table_op(&mut self, name: &str, args: &Args, span: Span) -> Option<Val> {
-        let info = Op::all().iter().find(|o| o.name == name && o.effect == vlmc_ir::ops::Effect::Pure)?;
+        let info =
+            Op::all().iter().find(|o| o.name == name && o.effect == vlmc_ir::ops::Effect::Pure)?;
         let attribute = |n: &str| info.attributes.iter().any(|(a, _)| *a == n);
         let mut operands: Vec<(Val, Span)> = vec![];
         let mut attributes: Vec<(&str, String, Span)> = vec![];
@@ -454,7 +464,11 @@ impl Elab<'_> {
                     Some(text) => attributes.push((&n.name, text, a.span)),
                     None if a.val.is_unknown() => return Some(Val::Unknown),
                     None => {
-                        return Some(self.wrong_kind(a.span, "a number known when compiling", &a.val));
+                        return Some(self.wrong_kind(
+                            a.span,
+                            "a number known when compiling",
+                            &a.val,
+                        ));
                     }
                 },
                 Some(n) => {
@@ -488,12 +502,22 @@ impl Elab<'_> {
             Ok(op) => Some(self.op_call(op, &operands, span)),
             Err(e) => {
                 let place = attributes.iter().find(|(k, ..)| *k == e.name).map_or(span, |a| a.2);
-                let list: Vec<_> = info.attributes.iter().map(|(a, t)| format!("{a}: {t}")).collect();
-                self.diags.push(
+                let words = |t: &str| vlmc_ir::ops::reference::attribute_type(t);
+                let own = info.attributes.iter().find(|(a, _)| *a == e.name);
+                let form = own.map_or_else(String::new, |(_, t)| words(t));
+                let diag = if e.reason == "is missing" {
+                    Diag::error(
+                        Code::WrongArguments,
+                        format!("op `{name}` needs the attribute `{}`", e.name),
+                    )
+                    .label(place, format!("`{}` is missing", e.name))
+                    .help(format!("add `{} = ..` (it takes: {form})", e.name))
+                } else {
                     Diag::error(Code::WrongArguments, format!("op `{name}`: {e}"))
-                        .label(place, "")
-                        .help(format!("attributes: {}", list.join(", "))),
-                );
+                        .label(place, "does not fit")
+                        .help(format!("it takes: {form}"))
+                };
+                self.diags.push(diag);
                 Some(Val::Unknown)
             }
         }

@@ -152,44 +152,45 @@ impl Elab<'_> {
             },
             TyKind::Tuple(items) => {
                 let items = items.iter().enumerate();
-                let items = items
-                    .map(|(i, t)| self.symbolic_value(frame, t, &format!("{text}.{i}"), span));
+                let items =
+                    items.map(|(i, t)| self.symbolic_value(frame, t, &format!("{text}.{i}"), span));
                 Val::Tuple(items.collect())
             }
-            TyKind::Name(n) => match n.name.as_str() {
-                "int" => Val::Int(self.opaque(text, span)),
-                "float" => Val::Float(None),
-                "bool" => Val::Bool(None),
-                "string" => Val::Str(None),
-                "Sequence" => Val::Sequence(self.sequence_placeholder()),
-                "Loss" => {
-                    let t = Ty::scalar(DType::F32);
-                    Val::Loss(self.placeholder(t.clone()), self.placeholder(t))
-                }
-                name => match self.lib.lookup(frame.file, name).cloned() {
-                    Some(Def::Config(d)) => self.symbolic_config(&d, text),
-                    Some(Def::Enum(d)) => Val::Enum(d, None),
-                    _ => {
-                        let mut known: Vec<String> =
-                            ["int", "float", "bool", "string", "Sequence", "Loss"]
-                                .map(String::from)
-                                .to_vec();
-                        known.extend(self.names_of(frame.file, |d| {
-                            matches!(d, Def::Config(_) | Def::Enum(_))
-                        }));
-                        self.unknown_name("type", n, &known);
-                        Val::Unknown
+            TyKind::Name(n) => {
+                match n.name.as_str() {
+                    "int" => Val::Int(self.opaque(text, span)),
+                    "float" => Val::Float(None),
+                    "bool" => Val::Bool(None),
+                    "string" => Val::Str(None),
+                    "Sequence" => Val::Sequence(self.sequence_placeholder()),
+                    "Loss" => {
+                        let t = Ty::scalar(DType::F32);
+                        Val::Loss(self.placeholder(t.clone()), self.placeholder(t))
                     }
-                },
-            },
+                    name => match self.lib.lookup(frame.file, name).cloned() {
+                        Some(Def::Config(d)) => self.symbolic_config(&d, text),
+                        Some(Def::Enum(d)) => Val::Enum(d, None),
+                        _ => {
+                            let mut known: Vec<String> =
+                                ["int", "float", "bool", "string", "Sequence", "Loss"]
+                                    .map(String::from)
+                                    .to_vec();
+                            known.extend(self.names_of(frame.file, |d| {
+                                matches!(d, Def::Config(_) | Def::Enum(_))
+                            }));
+                            self.unknown_name("type", n, &known);
+                            Val::Unknown
+                        }
+                    },
+                }
+            }
         }
     }
 
     /// Types of the three tensors of a `Sequence`: boundaries, padded boundaries, positions.
     pub(super) fn sequence_tys() -> [Ty; 3] {
         let boundaries = Ty::new(DType::I32, vec![Dim::new(Poly::symbol("docs").add(&1.into()))]);
-        let positions =
-            Ty::new(DType::I32, vec![Dim::from(3), Dim::symbol(PRELUDE_SYMBOLS[0])]);
+        let positions = Ty::new(DType::I32, vec![Dim::from(3), Dim::symbol(PRELUDE_SYMBOLS[0])]);
         [boundaries.clone(), boundaries, positions]
     }
 
@@ -225,7 +226,14 @@ impl Elab<'_> {
             TyKind::Tensor(name, dims) => match val {
                 Val::Tensor(t) => {
                     let have = self.ty(*t);
-                    self.matches_tensor(frame, free, (name.as_ref(), dims, ty.span), &have, who, span)
+                    self.matches_tensor(
+                        frame,
+                        free,
+                        (name.as_ref(), dims, ty.span),
+                        &have,
+                        who,
+                        span,
+                    )
                 }
                 _ => {
                     self.wrong_kind(span, "a tensor", val);
@@ -236,7 +244,8 @@ impl Elab<'_> {
                 Val::Tuple(vals) if vals.len() == tys.len() => {
                     let pairs = tys.iter().zip(vals).enumerate();
                     pairs.fold(true, |good, (i, (t, v))| {
-                        self.matches_ty(frame, free, t, v, &format!("{who}.{i}"), span) && good
+                        self.matches_ty(frame, free, t, v, &format!("{who}, element {i},"), span)
+                            && good
                     })
                 }
                 _ => {
@@ -270,7 +279,9 @@ impl Elab<'_> {
             self.diags.push(
                 Diag::error(Code::NotALoss, "a loss must be a pair of sum and count")
                     .label(span, shown)
-                    .note("a mean cannot be combined over ranks and microbatches with unequal counts")
+                    .note(
+                        "a mean cannot be combined over ranks and microbatches with unequal counts",
+                    )
                     .help("return `Loss(sum, count)`"),
             );
         } else {
@@ -295,15 +306,18 @@ impl Elab<'_> {
         };
         if !good {
             let want = match element {
-                ElementTy::Exactly(d) if name.is_none() => format!("the model dtype ({d})"),
+                ElementTy::Exactly(d) if name.is_none() => match self.symbolic {
+                    true => "of the model dtype".to_string(),
+                    false => format!("of the model dtype, {d}"),
+                },
                 ElementTy::Exactly(d) => d.to_string(),
                 ElementTy::AnyFloat => "a float".to_string(),
             };
             let mut diag = Diag::error(
                 Code::DtypeMismatch,
-                format!("`{who}` must be {want}, not {}", have.dtype),
+                format!("{who} must be {want}, not {}", have.dtype),
             )
-            .label(span, have.to_string());
+            .label(span, self.ty_text(have));
             if ty_span != span {
                 diag = diag.secondary(ty_span, "as declared here");
             }
@@ -329,9 +343,13 @@ impl Elab<'_> {
             self.diags.push(
                 Diag::error(
                     Code::RankMismatch,
-                    format!("`{who}` must have {least}{fixed} dims, not {}", have.rank()),
+                    format!(
+                        "{who} must have {least}{}, not {}",
+                        super::plural(fixed, "dim"),
+                        have.rank()
+                    ),
                 )
-                .label(span, have.to_string())
+                .label(span, self.ty_text(have))
                 .secondary(ty_span, "as declared here")
                 .help(format!("reshape it with `as`, to the form of `{text}`")),
             );
@@ -342,11 +360,20 @@ impl Elab<'_> {
         let mut good = true;
         for (i, d) in dims.iter().enumerate() {
             if matches!(d, DimTy::Rest(_)) {
-                good &= self.matches_rest(frame, &have.dims[at..at + extra], have, who, span, ty_span);
+                good &=
+                    self.matches_rest(frame, &have.dims[at..at + extra], have, who, span, ty_span);
                 at += extra;
                 continue;
             }
-            good &= self.matches_dim(frame, free, (d, i), (&have.dims[at], at), have, who, (span, ty_span));
+            good &= self.matches_dim(
+                frame,
+                free,
+                (d, i),
+                (&have.dims[at], at),
+                have,
+                who,
+                (span, ty_span),
+            );
             at += 1;
         }
         good
@@ -372,9 +399,9 @@ impl Elab<'_> {
         self.diags.push(
             Diag::error(
                 Code::DimMismatch,
-                format!("the leading dims of `{who}` do not match those before"),
+                format!("the leading dims of {who} do not match those before"),
             )
-            .label(span, ty.to_string())
+            .label(span, self.ty_text(ty))
             .secondary(ty_span, format!("here `..` is [{}]", rest.join(", ")))
             .help("give both the same leading dims"),
         );
@@ -416,9 +443,9 @@ impl Elab<'_> {
         };
         let mut diag = Diag::error(
             Code::DimMismatch,
-            format!("dim {at} of `{who}` is `{have}`, but {is} is needed"),
+            format!("dim {at} of {who} is `{have}`, but {is} is needed"),
         )
-        .label(span, format!("{who} : {ty}"));
+        .label(span, format!("is {}", self.ty_text(ty)));
         let want_span = match want {
             DimTy::Expr(e) => e.span,
             DimTy::Segments(_, s) | DimTy::Rest(s) => *s,
@@ -434,7 +461,13 @@ impl Elab<'_> {
         }
         diag = self.explain_symbols(diag, &[want_dim.size(), have.size()]);
         let _ = ty_span;
-        self.diags.push(diag.help("the two must be the same expression of sizes; transpose, reshape with `as`, or repeat one of them"));
+        let exchanged =
+            ty.rank() == 2 && ty.dims.get(1 - at.min(1)).is_some_and(|d| d.same_size(&want_dim));
+        self.diags.push(diag.help(if exchanged {
+            "its other dim would fit: declare the two the other way round, or `transpose(.., [1, 0])`"
+        } else {
+            "the two must be the same expression of sizes; reshape with `as`, or repeat or slice one of them"
+        }));
         false
     }
 }

@@ -40,9 +40,7 @@ impl Initializer {
                 deviation * radius * angle.cos()
             }
             Distribution::Uniform(low, high) => low + (high - low) * self.unit(2 * index),
-            Distribution::LogUniform(low, high) => {
-                (low + (high - low) * self.unit(2 * index)).ln()
-            }
+            Distribution::LogUniform(low, high) => (low + (high - low) * self.unit(2 * index)).ln(),
         }
     }
 
@@ -109,7 +107,9 @@ mod tests {
         assert_ne!(a.values(0..4), Initializer::new(2, "a", normal).values(0..4));
         assert_ne!(a.values(0..4), Initializer::new(1, "b", normal).values(0..4));
         // Reports of other versions and machines were made with these very numbers.
-        for (index, expected) in [-1.6797261236768775, 1.6352594286016224, 0.7130667271920286].into_iter().enumerate() {
+        for (index, expected) in
+            [-1.6797261236768775, 1.6352594286016224, 0.7130667271920286].into_iter().enumerate()
+        {
             let found: f64 = a.element(index as u64);
             assert!((found - expected).abs() < 1e-12, "{index}: {found}");
         }

@@ -4,7 +4,7 @@ use super::SpecArgs;
 use crate::Context;
 use crate::ui::{Done, put, table, thousands};
 use vlmc::parameters::{Parameter, count, optional_parts, parameters};
-use vlmc_frontend::diag::{Code, Diag};
+use vlmc_frontend::diag::{Code, Diag, Phase};
 use vlmc_frontend::elab::{self, Library, Target};
 use vlmc_ir::graph::Program;
 use vlmc_ir::ty::DType;
@@ -12,10 +12,12 @@ use vlmc_ir::verify::verify;
 
 /// What to check.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Without a variant every declaration is checked with symbolic sizes: modules \
+#[command(
+    after_help = "Without a variant every declaration is checked with symbolic sizes: modules \
                         that nothing uses, all imported files and the constraints of all variants. \
                         With one, the model is lowered and verified as well, and its parameters are \
-                        counted.")]
+                        counted."
+)]
 pub struct Args {
     #[command(flatten)]
     spec: SpecArgs,
@@ -26,7 +28,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
     let chosen = args.spec.choose(c)?;
     let (lib, mut diags) = super::load(c, &chosen.spec)?;
     // What does not parse is not checked: the rest would be full of names that are missing.
-    if !diags.has_errors() {
+    if !diags.iter().any(|d| d.code.phase() == Phase::Syntax) {
         diags.append(elab::check(&lib));
     }
     c.ui.report(&diags, &lib.sources)?;

@@ -20,7 +20,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
     args.spec.merge(&mut c.merged);
     for text in &args.spec.set {
         let setting = vlmc::settings::field(text, &format!("--set {text}"));
-        let setting = setting.map_err(|d| super::refuse(c, d))?;
+        let setting = setting.map_err(|d| super::refuse(c, *d))?;
         let key = format!("set.{}", setting.path.join("."));
         let source = vlmc::settings::Source::Flag("--set".into());
         c.merged.set(&key, setting.value.to_string(), source);

@@ -29,10 +29,12 @@ pub enum Dtype {
 
 /// What to evaluate on what.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Inputs are called `in.X` and `param.X`, results `out.X`; results of a function \
+#[command(
+    after_help = "Inputs are called `in.X` and `param.X`, results `out.X`; results of a function \
                         that has several are out.0, out.1 and so on. A Sequence `seq` is in.seq.cu_seqlens, \
                         in.seq.cu_seqlens_padded and in.seq.positions. Of a model the losses are \
-                        out.NAME_loss (sum / count) and out.loss (their weighted sum).")]
+                        out.NAME_loss (sum / count) and out.loss (their weighted sum)."
+)]
 pub struct Args {
     /// The model of a spec, or one function: SPEC::function, SPEC::Module or SPEC::Module.function
     /// [default: `spec` of the settings]
@@ -45,7 +47,12 @@ pub struct Args {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// A tensor file with in.X, and param.X if it likes
-    #[arg(long, value_name = "X.safetensors", conflicts_with = "batch", required_unless_present = "batch")]
+    #[arg(
+        long,
+        value_name = "X.safetensors",
+        conflicts_with = "batch",
+        required_unless_present = "batch"
+    )]
     inputs: Option<String>,
     /// A batch file, a folder or a pattern of them: microbatches for the model
     #[arg(long, value_name = "B.safetensors")]
@@ -86,16 +93,17 @@ pub fn run(c: &mut Context, args: Args) -> Done {
         let source = vlmc::settings::Source::Flag("--dtype".into());
         c.merged.set("dtype", format!("{dtype:?}").to_lowercase(), source);
     }
-    let dtype = super::choice::<Dtype>(&c.merged, "dtype").map_err(|d| c.ui.fail(d))?;
+    let dtype = super::choice::<Dtype>(&c.merged, "dtype").map_err(|d| c.ui.fail(*d))?;
     let precision = match dtype {
         Dtype::F32 => Precision::F32,
         Dtype::Bf16 => Precision::Bf16,
         Dtype::F64 => Precision::F64,
     };
-    let (spec, function) = match args.target.as_deref().map(|t| t.split_once("::").unwrap_or((t, ""))) {
-        Some((spec, function)) => (Some(spec), Some(function).filter(|f| !f.is_empty())),
-        None => (None, None),
-    };
+    let (spec, function) =
+        match args.target.as_deref().map(|t| t.split_once("::").unwrap_or((t, ""))) {
+            Some((spec, function)) => (Some(spec), Some(function).filter(|f| !f.is_empty())),
+            None => (None, None),
+        };
     let spec_args = SpecArgs {
         spec: spec.filter(|s| !s.is_empty()).map(String::from),
         variant: args.variant.clone(),
@@ -137,7 +145,8 @@ pub fn run(c: &mut Context, args: Args) -> Done {
         (Some(named), _) => {
             let inputs = section(named, "in.");
             unknown_inputs(c, &program, &inputs)?;
-            let out = evaluate(c, &program, precision, &Inputs::Named(&inputs), &param, "--inputs")?;
+            let out =
+                evaluate(c, &program, precision, &Inputs::Named(&inputs), &param, "--inputs")?;
             put(&losses(&out))?;
             if function.is_some() {
                 put(&shapes(&out))?;
@@ -202,19 +211,17 @@ fn lower(
 }
 
 /// Checks the weights before anything is computed.
-fn fits(
-    c: &Context,
-    weights: Option<&Weights>,
-    asked: &[Parameter<'_>],
-    args: &Args,
-) -> Done {
+fn fits(c: &Context, weights: Option<&Weights>, asked: &[Parameter<'_>], args: &Args) -> Done {
     let Some(weights) = weights else {
         let Some(first) = asked.first() else { return Ok(()) };
         let n = asked.len();
         let more = if n > 1 { format!(" and {} more", n - 1) } else { String::new() };
         let message = format!("nothing gives the parameter `{}`{more}", first.name);
         let diag = Diag::error(Code::BadWeights, message);
-        let help = format!("give `--weights init:1`, a checkpoint, or `param.{}` in the inputs", first.name);
+        let help = format!(
+            "give `--weights init:1`, a checkpoint, or `param.{}` in the inputs",
+            first.name
+        );
         return Err(c.ui.fail(diag.help(help)));
     };
     let text = args.weights.as_deref().unwrap_or_default();
@@ -269,7 +276,9 @@ fn evaluate(
         let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
         let diag = Diag::error(Code::BadInput, first.to_string());
         let diag = if rest.trim().is_empty() { diag } else { diag.note(rest.trim_end()) };
-        c.ui.fail(diag.help(format!("check `{flag}` against the sizes of the spec and its variant")))
+        c.ui.fail(
+            diag.help(format!("check `{flag}` against the sizes of the spec and its variant")),
+        )
     })
 }
 

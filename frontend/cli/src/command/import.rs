@@ -15,8 +15,10 @@ use vlmc_ir::ty::DType;
 
 /// What to import.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "The result is a small spec with one variant, which imports the model. Keys that change \
-                        the maths and are not supported are refused by name; keys that nothing reads are listed.")]
+#[command(
+    after_help = "The result is a small spec with one variant, which imports the model. Keys that change \
+                        the maths and are not supported are refused by name; keys that nothing reads are listed."
+)]
 pub struct Args {
     /// The config.json of a checkpoint; `-` is standard input
     #[arg(value_name = "config.json")]
@@ -70,7 +72,10 @@ pub fn run(c: &Context, args: &Args) -> Done {
     let kept = elab::unset_fields(&lib, &imported);
     if !kept.is_empty() {
         let list: Vec<_> = kept.iter().map(|(field, key)| format!("{field} (\"{key}\")")).collect();
-        c.ui.note(&format!("note: not in the file, kept as the spec has them: {}", list.join(", ")));
+        c.ui.note(&format!(
+            "note: not in the file, kept as the spec has them: {}",
+            list.join(", ")
+        ));
     }
     let text = text(&imported, &module, &args.name, &args.config);
     let text = vlmc_frontend::fmt::format(FileId(0), &text).unwrap_or(text);
@@ -100,7 +105,8 @@ fn library(c: &Context, args: &Args, json: &serde_json::Value) -> Done<(String, 
         if diags.has_errors() {
             continue;
         }
-        let own = lib.root.and_then(|r| lib.scope(r)).map(|s| s.imports.clone()).unwrap_or_default();
+        let own =
+            lib.root.and_then(|r| lib.scope(r)).map(|s| s.imports.clone()).unwrap_or_default();
         let types: Vec<String> =
             own.iter().flat_map(|i| &i.ast.types).map(|t| t.value.clone()).collect();
         if types.iter().any(|t| t == kind) {
@@ -135,7 +141,9 @@ fn literal(s: &Setting) -> String {
     fn raw(v: &Raw) -> String {
         match v {
             Raw::Text(t) => format!("{t:?}"),
-            Raw::List(items) => format!("[{}]", items.iter().map(raw).collect::<Vec<_>>().join(", ")),
+            Raw::List(items) => {
+                format!("[{}]", items.iter().map(raw).collect::<Vec<_>>().join(", "))
+            }
             other => other.to_string(),
         }
     }
@@ -159,13 +167,20 @@ fn compare(c: &Context, path: &str, program: &vlmc_ir::graph::Program) -> Done {
                 Mismatch::Missing { .. } | Mismatch::MissingPiece { .. } => {
                     ("missing", "the checkpoint is of another variant, or not whole")
                 }
-                Mismatch::Shape { .. } => ("of another shape", "compare config.json with the checkpoint"),
-                Mismatch::Twice { .. } => ("read twice", "give each parameter its own name with `as`"),
+                Mismatch::Shape { .. } => {
+                    ("of another shape", "compare config.json with the checkpoint")
+                }
+                Mismatch::Twice { .. } => {
+                    ("read twice", "give each parameter its own name with `as`")
+                }
                 Mismatch::BothForms { .. } => ("in both forms", "leave one of the two forms out"),
-                Mismatch::Unexpected { .. } => ("not of the model", "the spec lacks what it is for"),
+                Mismatch::Unexpected { .. } => {
+                    ("not of the model", "the spec lacks what it is for")
+                }
             };
             *kinds.entry(kind).or_default() += 1;
-            at_flag(Code::BadWeights, m.to_string(), "--weights", path, "in these weights").help(help)
+            at_flag(Code::BadWeights, m.to_string(), "--weights", path, "in these weights")
+                .help(help)
         })
         .collect();
     if bad.is_empty() {

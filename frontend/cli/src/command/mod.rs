@@ -66,13 +66,13 @@ impl SpecArgs {
             let text = format!("{key}={value}");
             match settings::field(&text, &format!("{source}: {text}")) {
                 Ok(s) => settings.push(s),
-                Err(d) => bad.push(d),
+                Err(d) => bad.push(*d),
             }
         }
         for text in &self.set {
             match settings::field(text, &format!("--set {text}")) {
                 Ok(s) => settings.push(s),
-                Err(d) => bad.push(d),
+                Err(d) => bad.push(*d),
             }
         }
         if !bad.is_empty() {
@@ -134,7 +134,7 @@ pub fn write(c: &Context, flag: &str, path: &str, text: &str) -> Done {
 }
 
 /// The value of a setting that is one of few words.
-pub fn choice<T: ValueEnum + Copy>(merged: &Merged, key: &str) -> Result<T, Diag> {
+pub fn choice<T: ValueEnum + Copy>(merged: &Merged, key: &str) -> Result<T, Box<Diag>> {
     let (value, source) = match merged.values.get(key) {
         Some((value, source)) => (value.as_str(), source.to_string()),
         None => ("", String::new()),
@@ -145,8 +145,8 @@ pub fn choice<T: ValueEnum + Copy>(merged: &Merged, key: &str) -> Result<T, Diag
             .filter_map(|v| Some(v.to_possible_value()?.get_name().to_string()))
             .collect();
         let message = format!("`{value}` is no value of `{key}`");
-        at_flag(Code::BadSetting, message, &source, value, "set here")
-            .help(format!("write one of {}", known.join(", ")))
+        let diag = at_flag(Code::BadSetting, message, &source, value, "set here");
+        Box::new(diag.help(format!("write one of {}", known.join(", "))))
     })
 }
 

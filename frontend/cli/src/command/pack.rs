@@ -9,8 +9,10 @@ use vlmc_frontend::diag::{Code, Diag};
 
 /// What to pack, and how large.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "A sample file holds input_ids [T] and may hold labels, mm_token_type_ids, pixel_values \
-                        with image_grid_thw, and pixel_values_videos with video_grid_thw.")]
+#[command(
+    after_help = "A sample file holds input_ids [T] and may hold labels, mm_token_type_ids, pixel_values \
+                        with image_grid_thw, and pixel_values_videos with video_grid_thw."
+)]
 pub struct Args {
     /// One file a sample, in order
     #[arg(required = true, value_name = "SAMPLE.safetensors")]
@@ -55,14 +57,17 @@ pub fn run(c: &Context, args: &Args) -> Done {
     let lengths: Vec<usize> = samples.iter().map(|s| s.sample.ids.len()).collect();
     let plan = plan_microbatches(&lengths, args.align, args.tokens, args.max_docs);
     let plan = plan.map_err(|e| refused(&e))?;
-    let options = PackOptions {
-        align: args.align,
-        tokens: Some(args.tokens),
-        documents: args.max_docs,
-    };
+    let options =
+        PackOptions { align: args.align, tokens: Some(args.tokens), documents: args.max_docs };
     let batches: Result<Vec<Batch>, _> =
         plan.into_iter().map(|range| Batch::pack(&samples[range], options)).collect();
     let batches = batches.map_err(|e| refused(&e))?;
     write_batches(&args.output, &batches).map_err(|e| refused(&e))?;
-    put(&format!("{}: {} samples in {} microbatches of {} rows\n", args.output, samples.len(), batches.len(), args.tokens))
+    put(&format!(
+        "{}: {} samples in {} microbatches of {} rows\n",
+        args.output,
+        samples.len(),
+        batches.len(),
+        args.tokens
+    ))
 }
