@@ -7,7 +7,9 @@ setup:
 
 demo: setup
 	cargo build --release -p vlmc
-	$(VLMC) demo
+	$(VLMC) check models/qwen3_5_vl.vlm --variant tiny
+	$(VLMC) eval models/qwen3_5_vl.vlm --variant tiny \
+	  --batch models/demo/batch.safetensors --weights init:1
 
 test: setup
 	cargo test --workspace

@@ -2,4 +2,7 @@
 
 pub mod compile;
 pub mod eval;
+pub mod parameters;
+pub mod settings;
 pub mod spec;
+pub mod weights;

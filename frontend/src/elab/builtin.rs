@@ -61,7 +61,7 @@ impl Elab<'_> {
                 if args.list.iter().any(|a| a.val.is_unknown()) {
                     return Some(Val::Unknown);
                 }
-                let bound = match self.bind_names(name, names, args, span) {
+                let bound = match self.bind_names(name, names, args) {
                     Some(b) => b,
                     None => return Some(Val::Unknown),
                 };
@@ -83,7 +83,6 @@ impl Elab<'_> {
         function: &str,
         names: &[&str],
         args: &Args,
-        span: Span,
     ) -> Option<Vec<Option<(Val, Span)>>> {
         let mut out = vec![None; names.len()];
         for (i, a) in args.list.iter().enumerate() {
@@ -94,16 +93,8 @@ impl Elab<'_> {
             match at {
                 Some(at) if out[at].is_none() => out[at] = Some((a.val.clone(), a.span)),
                 _ => {
-                    let place = a.name.as_ref().map_or(a.span, |n| n.span);
-                    self.diags.push(
-                        Diag::error(
-                            Code::WrongArguments,
-                            format!("`{function}` takes {}", names.join(", ")),
-                        )
-                        .label(place, "is one too many, or unknown")
-                        .secondary(span, "in this call")
-                        .help("leave it out"),
-                    );
+                    let diag = super::call::misplaced(function, names, a, at.is_some());
+                    self.diags.push(diag);
                     return None;
                 }
             }
@@ -115,7 +106,10 @@ impl Elab<'_> {
         self.diags.push(
             Diag::error(Code::WrongArguments, format!("`{function}` needs `{name}`"))
                 .label(span, format!("`{name}` is missing"))
-                .help(format!("add `{name}`")),
+                .help(match name {
+                    "axis" => "add the axis: 0 is the first, -1 the last".to_string(),
+                    name => format!("add `{name}`"),
+                }),
         );
         Val::Unknown
     }
@@ -238,7 +232,7 @@ impl Elab<'_> {
                 }
                 self.diags.push(
                     Diag::error(Code::NotALoss, "the parts of a loss are f32 scalars")
-                        .label(span, ty.to_string())
+                        .label(span, self.ty_text(&ty))
                         .help("sum over the rows in f32, as in `sum(f32(x), 0)`"),
                 );
                 None
@@ -321,7 +315,7 @@ impl Elab<'_> {
         if keep && matches!(v, Val::Tensor(_)) {
             let mut dims = ty.dims;
             dims[axis as usize] = Dim::from(1);
-            v = self.reshape(&v, dims, span, span);
+            v = self.reshape(&v, dims, (span, span), span);
         }
         v
     }
@@ -368,6 +362,7 @@ impl Elab<'_> {
     ) -> Val {
         let Val::Tensor(t) = x.0 else { return self.wrong_kind(x.1, "a tensor", &x.0) };
         let ty = self.ty(t);
+        let sizes_span = sizes.as_ref().map(|(_, s)| *s);
         let axis = match &axis {
             Some(a) => match self.axis(&x, a) {
                 Some(a) => a as usize,
@@ -379,7 +374,7 @@ impl Elab<'_> {
                 None => {
                     self.diags.push(
                         Diag::error(Code::SplitSizes, "no dim of this tensor has named segments")
-                            .label(x.1, ty.to_string())
+                            .label(x.1, self.ty_text(&ty))
                             .help("give the sizes, as in `split(x, [a, b])`, or name the segments where the dim is declared"),
                     );
                     return Val::Unknown;
@@ -410,9 +405,13 @@ impl Elab<'_> {
                 Code::SplitSizes,
                 format!("the sizes add up to `{sum}`, the dim has `{}`", dim.size()),
             )
-            .label(span, format!("splits dim {axis} of {ty}"));
+            .label(sizes_span.unwrap_or(span), format!("together {sum}"))
+            .secondary(x.1, format!("dim {axis} of {}", self.ty_text(&ty)));
             diag = self.explain_symbols(diag, &[&sum, dim.size()]);
-            self.diags.push(diag.help("the pieces must cover the dim"));
+            let rest = dim.size().sub(&sum);
+            self.diags.push(
+                diag.help(format!("the pieces must cover the dim; `{rest}` is the difference")),
+            );
             return Val::Unknown;
         }
         let mut start = Poly::default();
@@ -450,7 +449,7 @@ impl Elab<'_> {
                     }
                 }
             }
-            Err(e) => self.type_error(&op, e, &spans, span),
+            Err(e) => self.type_error(&op, e, (&operands, &spans), span),
         }
     }
 
@@ -506,13 +505,22 @@ impl Elab<'_> {
             Ok(op) => Some(self.op_call(op, &operands, span)),
             Err(e) => {
                 let place = attributes.iter().find(|(k, ..)| *k == e.name).map_or(span, |a| a.2);
-                let list: Vec<_> =
-                    info.attributes.iter().map(|(a, t)| format!("{a}: {t}")).collect();
-                self.diags.push(
+                let words = |t: &str| vlmc_ir::ops::reference::attribute_type(t);
+                let own = info.attributes.iter().find(|(a, _)| *a == e.name);
+                let form = own.map_or_else(String::new, |(_, t)| words(t));
+                let diag = if e.reason == "is missing" {
+                    Diag::error(
+                        Code::WrongArguments,
+                        format!("op `{name}` needs the attribute `{}`", e.name),
+                    )
+                    .label(place, format!("`{}` is missing", e.name))
+                    .help(format!("add `{} = ..` (it takes: {form})", e.name))
+                } else {
                     Diag::error(Code::WrongArguments, format!("op `{name}`: {e}"))
-                        .label(place, "")
-                        .help(format!("attributes: {}", list.join(", "))),
-                );
+                        .label(place, "does not fit")
+                        .help(format!("it takes: {form}"))
+                };
+                self.diags.push(diag);
                 Some(Val::Unknown)
             }
         }

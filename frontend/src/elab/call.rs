@@ -3,7 +3,7 @@
 use super::library::{Decl, Def};
 use super::value::{Instance, Part, Val};
 use super::{Elab, Frame, MAX_CALL_DEPTH, condition_key, functions};
-use crate::diag::{Code, Diag};
+use crate::diag::{Code, Diag, nearest};
 use crate::syntax::ast::{self, CallArg, Expr, ExprKind, Ident, Span};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -75,6 +75,7 @@ impl Elab<'_> {
                         let callee = Callee { file: d.file, function: &d.ast, instance: None };
                         return self.call_fn(&callee, &args, span);
                     }
+                    Some(Def::Missing(_)) => return Val::Unknown,
                     Some(d) => {
                         let kind = d.kind();
                         self.diags.push(
@@ -99,9 +100,7 @@ impl Elab<'_> {
                 if let Some(v) = self.builtin(frame, n, &args, span) {
                     return v;
                 }
-                let mut known = Self::builtin_names();
-                known.extend(self.names_of(frame.file, |d| matches!(d, Def::Fn(_))));
-                self.unknown_name("function", &Ident { name: n.clone(), span: f.span }, &known);
+                self.unknown_function(frame.file, n, f.span);
                 Val::Unknown
             }
             ExprKind::Field(a, name) => match self.expr(frame, a) {
@@ -117,6 +116,27 @@ impl Elab<'_> {
                 }
             }
         }
+    }
+
+    /// A function that is not known here; perhaps it only has to be imported.
+    fn unknown_function(&mut self, file: ast::FileId, n: &str, span: Span) {
+        let mut known = Self::builtin_names();
+        known.extend(self.names_of(file, |d| matches!(d, Def::Fn(_))));
+        let library = super::library::std_functions();
+        let near = nearest(n, known.iter().map(String::as_str)).map(String::from);
+        let elsewhere = match library.iter().find(|name| **name == n) {
+            Some(name) => Some(*name),
+            None if near.is_none() => nearest(n, library.iter().copied()),
+            None => None,
+        };
+        let diag = Diag::error(Code::UnknownName, format!("unknown function `{n}`"))
+            .label(span, "not found");
+        let diag = match (elsewhere, near) {
+            (Some(name), _) => diag.help(format!("import it: `use std.{{{name}}}`")),
+            (None, Some(near)) => diag.help_edit(format!("did you mean `{near}`?"), span, near),
+            (None, None) => diag.help("`vlmc explain ops` lists the ops; other functions are declared with `fn` or imported with `use`"),
+        };
+        self.diags.push(diag);
     }
 
     pub(super) fn args(&mut self, frame: &mut Frame, args: &[CallArg]) -> Args {
@@ -197,7 +217,7 @@ impl Elab<'_> {
                     Diag::error(Code::WrongKind, "a stack is run with `for`")
                         .label(at, "is a stack")
                         .help(format!(
-                            "write `for layer in {} {{ h = layer(h) }}`",
+                            "bind `h` before and write `for each in {} {{ h = each(h) }}`",
                             s.part.name.name
                         )),
                 );
@@ -224,16 +244,8 @@ impl Elab<'_> {
                 Some(at) if slots[at].is_none() => slots[at] = Some(a),
                 _ => {
                     let names: Vec<_> = f.args.iter().map(|p| &*p.name.name).collect();
-                    let place = a.name.as_ref().map_or(a.span, |n| n.span);
-                    self.diags.push(
-                        Diag::error(
-                            Code::WrongArguments,
-                            format!("`{}` takes {}", f.name.name, list_or_nothing(&names)),
-                        )
-                        .label(place, "is one too many, unknown, or given twice")
-                        .secondary(f.name.span, "declared here")
-                        .help("leave it out"),
-                    );
+                    let diag = misplaced(&f.name.name, &names, a, at.is_some());
+                    self.diags.push(diag.secondary(f.name.span, "declared here"));
                     good = false;
                 }
             }
@@ -262,7 +274,8 @@ impl Elab<'_> {
                 good = false;
                 continue;
             }
-            good &= self.matches_ty(&mut frame, &f.dims, &p.ty, &val, &p.name.name, at);
+            let who = format!("`{}`", p.name.name);
+            good &= self.matches_ty(&mut frame, &f.dims, &p.ty, &val, &who, at);
             let val = self.coerce(val, &p.ty);
             frame.bind_at(&p.name.name, val, Some(p.name.span));
         }
@@ -324,12 +337,12 @@ impl Elab<'_> {
             return v;
         }
         let span = f.body.value.as_ref().map_or(f.body.span, |e| e.span);
-        let who = format!("value of {}", f.name.name);
+        let who = format!("the value of `{}`", f.name.name);
         if f.body.value.is_none() {
             self.diags.push(
                 Diag::error(Code::WrongKind, format!("`{}` has no value", f.name.name))
-                    .label(f.body.span, "the last line is no expression")
-                    .secondary(f.ret.span, "promised here")
+                    .label(f.ret.span, "promised here")
+                    .secondary(last_line(&f.body), "the last line is no expression")
                     .help("end the body with the value"),
             );
             return Val::Unknown;
@@ -358,6 +371,35 @@ impl Elab<'_> {
     }
 }
 
-fn list_or_nothing(names: &[&str]) -> String {
-    if names.is_empty() { "no arguments".to_string() } else { names.join(", ") }
+/// The brace that ends a block.
+fn last_line(b: &ast::Block) -> Span {
+    Span { start: b.span.end.saturating_sub(1), ..b.span }
+}
+
+/// An argument that has no place: unknown, given twice, or one too many.
+pub(super) fn misplaced(function: &str, names: &[&str], a: &ArgVal, twice: bool) -> Diag {
+    let error = |message| Diag::error(Code::WrongArguments, message);
+    let list = match names {
+        [] => "it takes no arguments".to_string(),
+        names => format!("it takes {}", names.join(", ")),
+    };
+    match &a.name {
+        Some(n) if twice => error(format!("`{}` is given twice", n.name))
+            .label(n.span, "again here")
+            .help("leave one of the two out"),
+        Some(n) => {
+            let diag = error(format!("`{function}` has no argument `{}`", n.name))
+                .label(n.span, "unknown");
+            match nearest(&n.name, names.iter().copied()) {
+                Some(near) => diag.help_edit(format!("did you mean `{near}`?"), n.span, near),
+                None => diag.help(list),
+            }
+        }
+        None if twice => error(format!("an argument of `{function}` is given twice"))
+            .label(a.span, "its place is taken by a named one")
+            .help("name this one as well"),
+        None => error(format!("too many arguments for `{function}`"))
+            .label(a.span, "one too many")
+            .help(list),
+    }
 }

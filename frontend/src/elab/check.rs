@@ -26,7 +26,7 @@ pub fn check(lib: &Library) -> Diags {
                     e.check_config(d);
                 }
                 Some(Def::Enum(d)) => e.check_enum(d),
-                Some(Def::Symbol(_)) | None => {}
+                Some(Def::Symbol(_) | Def::Missing(_)) | None => {}
             }
         }
         e.check_variants(file);
@@ -86,7 +86,8 @@ impl Elab<'_> {
             let v = self.symbolic_value(&mut frame, &a.ty, &a.name.name, a.name.span);
             if let Some(e) = &a.default {
                 let given = self.expr(&mut frame, e);
-                self.matches_ty(&mut frame, &f.dims, &a.ty, &given, &a.name.name, e.span);
+                let who = format!("`{}`", a.name.name);
+                self.matches_ty(&mut frame, &f.dims, &a.ty, &given, &who, e.span);
             }
             frame.bind_at(&a.name.name, v, Some(a.name.span));
         }
@@ -196,7 +197,7 @@ impl Elab<'_> {
             }
             None => self.diags.push(
                 Diag::error(Code::NoModel, format!("model `{}` has no `forward`", d.ast.name.name))
-                    .label(d.ast.name.span, "")
+                    .label(d.ast.name.span, "has nothing to run")
                     .help("write `forward { .. }` with its losses and outputs"),
             ),
         }
@@ -259,6 +260,14 @@ impl Elab<'_> {
                 }
             }
             let Some((_, place)) = from.get(caller) else { continue };
+            // A part that contains itself is called by itself; that has been said.
+            if self
+                .endless
+                .iter()
+                .any(|m| m.file == caller.file && m.start <= caller.start && caller.end <= m.end)
+            {
+                continue;
+            }
             let name = self.source_text(*caller);
             self.diags.push(
                 Diag::error(Code::Recursion, format!("`{name}` calls itself"))

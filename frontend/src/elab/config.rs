@@ -122,8 +122,11 @@ impl FieldTy {
     }
 
     /// The value that `raw` stands for.
-    fn read(&self, raw: &Raw) -> Result<Val, String> {
-        let found = |what: &str| Err(format!("expected {}, found {what}", self.name()));
+    fn read(&self, raw: &Raw) -> Result<Val, BadValue> {
+        let found = |what: &str| {
+            let message = format!("expected {}, found {what}", self.name());
+            Err(BadValue { message, near: None })
+        };
         match (self, raw) {
             (FieldTy::Int, Raw::Int(v)) => Ok(Val::int(*v)),
             (FieldTy::Float, Raw::Int(v)) => Ok(Val::Float(Some(*v as f64))),
@@ -138,15 +141,14 @@ impl FieldTy {
                     Some(i) => Ok(Val::Enum(d.clone(), Some(i))),
                     None => {
                         let names: Vec<_> = d.ast.values.iter().map(|(n, _)| &*n.name).collect();
-                        let near = nearest(v, names.iter().copied())
-                            .map(|n| format!("; did you mean `{n}`?"))
-                            .unwrap_or_default();
-                        Err(format!("`{v}` is none of {}{near}", names.join(", ")))
+                        let near = nearest(v, names.iter().copied()).map(String::from);
+                        let message = format!("`{v}` is none of {}", names.join(", "));
+                        Err(BadValue { message, near })
                     }
                 }
             }
             (FieldTy::List(t), Raw::List(items)) => {
-                let items: Result<Vec<Val>, String> = items.iter().map(|i| t.read(i)).collect();
+                let items: Result<Vec<Val>, BadValue> = items.iter().map(|i| t.read(i)).collect();
                 let element = match &**t {
                     FieldTy::Int => Val::int(0),
                     FieldTy::Float => Val::Float(None),
@@ -162,6 +164,31 @@ impl FieldTy {
             }
             (_, Raw::List(_)) => found("a list"),
             (_, raw) => found(&format!("`{raw}`")),
+        }
+    }
+}
+
+/// Why a value is refused.
+struct BadValue {
+    message: String,
+    /// The name that was meant.
+    near: Option<String>,
+}
+
+impl BadValue {
+    /// Says what to write instead.
+    fn advise(&self, diag: Diag, ty: &str, have: &str) -> Diag {
+        match (&self.near, ty) {
+            (Some(near), _) => diag.help(format!("did you mean `{near}`?")),
+            (None, "int") if have.parse::<f64>().is_ok() => {
+                diag.help("write a whole number, or make the field `float`")
+            }
+            (None, "bool") => diag.help("write `true` or `false`"),
+            (None, "string") => diag.help("write it in double quotes"),
+            (None, ty) if ty.starts_with('[') => {
+                diag.help(format!("write a list, as in `[a, b]`, whose values fit {ty}"))
+            }
+            (None, ty) => diag.help(format!("write a value of type {ty}")),
         }
     }
 }
@@ -321,18 +348,18 @@ impl Elab<'_> {
             self.diags.push(
                 Diag::error(Code::BadConfigValue, "a default must be a literal")
                     .label(e.span, "is computed")
-                    .help("compute it where it is used, or write the number"),
+                    .help("write the value, or compute it with `let` in the module that uses it"),
             );
             return Val::Unknown;
         };
         match t.read(&raw) {
             Ok(v) => v,
-            Err(message) => {
-                self.diags.push(
-                    Diag::error(Code::BadConfigValue, message)
-                        .label(e.span, format!("must be {}", t.name()))
-                        .help("write a value of the field's type"),
-                );
+            Err(bad) => {
+                let text = self.source_text(e.span);
+                let name = t.name();
+                let diag = Diag::error(Code::BadConfigValue, &*bad.message)
+                    .label(e.span, format!("must be {name}"));
+                self.diags.push(bad.advise(diag, &name, &text));
                 Val::Unknown
             }
         }
@@ -397,11 +424,21 @@ impl Elab<'_> {
                 break;
             };
             if chain.iter().any(|c: &Arc<Decl<ast::Variant>>| Arc::ptr_eq(c, v)) {
-                self.diags.push(
-                    Diag::error(Code::Recursion, format!("variant \"{name}\" starts from itself"))
+                // Every variant of the circle comes here; it is told at the first of them.
+                let first = chain.iter().map(|c| c.ast.name.span).min_by_key(|s| (s.file, s.start));
+                if first == Some(v.ast.name.span) {
+                    let names = chain.iter().map(|c| c.ast.name.value.as_str()).chain([&*name]);
+                    let circle = names.collect::<Vec<_>>().join(" -> ");
+                    self.diags.push(
+                        Diag::error(
+                            Code::Recursion,
+                            format!("variant \"{name}\" starts from itself"),
+                        )
                         .label(v.ast.name.span, "in a circle")
+                        .note(format!("the circle is {circle}"))
                         .help("let one of them start from the defaults"),
-                );
+                    );
+                }
                 break;
             }
             chain.push(v.clone());
@@ -508,11 +545,11 @@ impl Elab<'_> {
                 *slot = v;
                 Ok(())
             }
-            Err(message) => Err(Box::new(
-                at(Diag::error(Code::BadConfigValue, message), "of the wrong type")
-                    .secondary(field.name.span, format!("`{first}` is {}", t.name()))
-                    .help("give a value of the field's type"),
-            )),
+            Err(bad) => {
+                let diag = at(Diag::error(Code::BadConfigValue, &*bad.message), "does not fit")
+                    .secondary(field.name.span, format!("`{first}` is {}", t.name()));
+                Err(Box::new(bad.advise(diag, &t.name(), &s.value.to_string())))
+            }
         }
     }
 
@@ -570,12 +607,17 @@ impl Elab<'_> {
         }
         let list: Vec<_> = values.iter().map(|(n, v)| format!("{n} = {v}")).collect();
         diag = diag.note(list.join(", "));
-        self.diags.push(diag.help(remedy(r, &values)));
+        let set = |n: &str| {
+            let full = if path.is_empty() { n.to_string() } else { format!("{path}.{n}") };
+            setters.contains_key(&full)
+        };
+        self.diags.push(diag.help(remedy(r, &values, &set)));
     }
 }
 
-/// Proposes values for `a % b == 0`; otherwise says which fields matter.
-fn remedy(r: &Expr, values: &[(String, String)]) -> String {
+/// Proposes values for `a % b == 0`, of the one of the two that was set; otherwise says which
+/// fields matter.
+fn remedy(r: &Expr, values: &[(String, String)], set: &dyn Fn(&str) -> bool) -> String {
     if let ExprKind::Binary(BinaryOp::Eq, a, zero, _) = &r.kind
         && matches!(zero.kind, ExprKind::Int(0))
         && let ExprKind::Binary(BinaryOp::Rem, ..) = &a.kind
@@ -585,6 +627,16 @@ fn remedy(r: &Expr, values: &[(String, String)]) -> String {
             rest.first().and_then(|(_, b)| b.parse::<i64>().ok()).filter(|b| *b > 0),
         )
     {
+        if let [(divisor, _)] = rest
+            && set(divisor)
+            && !set(name)
+            && (1..=1 << 20).contains(&a)
+        {
+            let below = (1..b.min(a)).rev().find(|d| a % d == 0);
+            let above = (b + 1..=a).find(|d| a % d == 0);
+            let both: Vec<String> = below.into_iter().chain(above).map(|d| d.to_string()).collect();
+            return format!("`{divisor}` could be {}", both.join(" or "));
+        }
         let below = a / b * b;
         return match below {
             0 => format!("`{name}` could be {b}"),

@@ -33,8 +33,8 @@ impl Elab<'_> {
         let output = names(output);
         let given: Vec<_> = [a, b].into_iter().flatten().collect();
         if inputs.len() != given.len() {
-            let message =
-                format!("{} operands in the pattern, {} given", inputs.len(), given.len());
+            let have = super::plural(inputs.len(), "operand");
+            let message = format!("{have} in the pattern, {} given", given.len());
             return self.bad_pattern(at, &message);
         }
         let mut axes = vec![];
@@ -47,10 +47,10 @@ impl Elab<'_> {
                 self.diags.push(
                     Diag::error(
                         Code::EinsumPattern,
-                        format!("`{}` does not fit {ty}", names.join(" ")),
+                        format!("`{}` does not fit `{}`", names.join(" "), self.ty_text(&ty)),
                     )
-                    .label(*s, format!("{} dims", ty.rank()))
-                    .secondary(at, format!("{fixed} names"))
+                    .label(*s, super::plural(ty.rank(), "dim"))
+                    .secondary(at, super::plural(fixed, "name"))
                     .help("name each axis; `..` stands for leading ones"),
                 );
                 return Val::Unknown;

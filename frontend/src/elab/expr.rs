@@ -4,7 +4,7 @@ use super::library::Def;
 use super::value::{ListVal, Part, Val};
 use super::{Elab, Frame, PRELUDE_SYMBOLS, params};
 use crate::diag::{Code, Diag};
-use crate::syntax::ast::{BinaryOp, Block, Expr, ExprKind, Ident, Index, Span};
+use crate::syntax::ast::{BinaryOp, Block, DimTy, Expr, ExprKind, Ident, Index, Span};
 use vlmc_ir::dim::Poly;
 
 impl Elab<'_> {
@@ -23,12 +23,15 @@ impl Elab<'_> {
             ExprKind::Index(a, index) => self.index(frame, a, index, e.span),
             ExprKind::Unary(op, a) => self.unary(frame, *op, a, e.span),
             ExprKind::Binary(op, a, b, at) => self.binary(frame, *op, a, b, *at, e.span),
-            ExprKind::Reshape(a, dims) => {
+            ExprKind::Reshape(a, written) => {
                 let v = self.expr(frame, a);
-                let dims = self.dims(frame, dims);
+                let dims = self.dims(frame, written);
                 match (v, dims) {
                     (Val::Unknown, _) | (_, None) => Val::Unknown,
-                    (v @ Val::Tensor(_), Some(dims)) => self.reshape(&v, dims, a.span, e.span),
+                    (v @ Val::Tensor(_), Some(dims)) => {
+                        let to = dims_span(written).unwrap_or(e.span);
+                        self.reshape(&v, dims, (a.span, to), e.span)
+                    }
                     (v, _) => self.wrong_kind(a.span, "a tensor", &v),
                 }
             }
@@ -85,12 +88,22 @@ impl Elab<'_> {
                 let name = Ident { name: n.to_string(), span };
                 let known = self.visible_names(frame);
                 match self.lib.lookup(frame.file, n) {
+                    Some(Def::Missing(_)) => {}
                     Some(d) => {
-                        let kind = d.kind();
+                        let help = match d {
+                            Def::Fn(_) => format!("call it, as in `{n}(..)`"),
+                            Def::Module(_) => {
+                                format!("declare a part, `part x : {n}(..)`, and use that")
+                            }
+                            Def::Config(_) => "use the argument that has this type".to_string(),
+                            _ => format!("name one of its values, as in `{n}.value`"),
+                        };
+                        let article = if matches!(d, Def::Enum(_)) { "an" } else { "a" };
+                        let message = format!("`{n}` is {article} {}, not a value", d.kind());
                         self.diags.push(
-                            Diag::error(Code::WrongKind, format!("`{n}` is a {kind}, not a value"))
+                            Diag::error(Code::WrongKind, message)
                                 .label(span, "used as a value")
-                                .help(format!("a {kind} is used by calling or declaring with it")),
+                                .help(help),
                         );
                     }
                     None => self.unknown_name("name", &name, &known),
@@ -116,7 +129,7 @@ impl Elab<'_> {
     pub(super) fn absent(&mut self, name: &str, condition: &str, span: Span) {
         self.diags.push(
             Diag::error(Code::UnknownName, format!("`{name}` does not exist in this variant"))
-                .label(span, "used here")
+                .label(span, "not there")
                 .note(format!("it exists only when `{condition}`"))
                 .help(format!("guard the use with `if {condition} {{ .. }}`")),
         );
@@ -131,6 +144,12 @@ impl Elab<'_> {
         }
         all.extend(PRELUDE_SYMBOLS.map(String::from));
         all.extend(self.names_of(frame.file, |d| matches!(d, Def::Symbol(_))));
+        let enums = self.lib.scope(frame.file).into_iter().flat_map(|s| s.names.values());
+        for d in enums {
+            if let Def::Enum(d) = d {
+                all.extend(d.ast.values.iter().map(|(v, _)| v.name.clone()));
+            }
+        }
         all
     }
 
@@ -348,7 +367,16 @@ impl Elab<'_> {
             Diag::error(Code::BranchesDiffer, "the two sides of this choice have different types")
                 .label(a, x)
                 .label(b, y)
-                .help("whatever is chosen, what follows must fit both"),
+                .help("make them alike: what follows must fit both, whichever is chosen"),
         );
     }
+}
+
+/// From the first dim to the last.
+fn dims_span(dims: &[DimTy]) -> Option<Span> {
+    let span = |d: &DimTy| match d {
+        DimTy::Rest(s) | DimTy::Segments(_, s) => *s,
+        DimTy::Expr(e) => e.span,
+    };
+    Some(span(dims.first()?).to(span(dims.last()?)))
 }

@@ -79,6 +79,41 @@ pub fn import_section(lib: &Library, path: &[&str], json: &Json) -> Vec<Setting>
     settings
 }
 
+/// Fields with a key in a `config.json` that the file does not have, with that key.
+pub fn unset_fields(lib: &Library, imported: &Imported) -> Vec<(String, String)> {
+    let mut out = vec![];
+    if let Some(d) = model_config(lib, &imported.model) {
+        keyed_fields(lib, &d, &mut vec![], &mut vec![], &mut out);
+    }
+    let set: Vec<String> = imported.settings.iter().map(|s| s.path.join(".")).collect();
+    out.retain(|(field, _)| !set.contains(field));
+    out
+}
+
+fn keyed_fields(
+    lib: &Library,
+    d: &Arc<Decl<ast::Config>>,
+    path: &mut Vec<String>,
+    keys: &mut Vec<String>,
+    out: &mut Vec<(String, String)>,
+) {
+    for f in &d.ast.fields {
+        let Some(key) = &f.key else { continue };
+        path.push(f.name.name.clone());
+        keys.push(key.value.clone());
+        let inner = match &f.ty {
+            ConfigTy::Name(n) => config_named(lib, d.file, &n.name),
+            ConfigTy::List(..) => None,
+        };
+        match inner {
+            Some(inner) if path.len() < 16 => keyed_fields(lib, &inner, path, keys, out),
+            _ => out.push((path.join("."), keys.join("."))),
+        }
+        path.pop();
+        keys.pop();
+    }
+}
+
 fn config_named(lib: &Library, file: FileId, name: &str) -> Option<Arc<Decl<ast::Config>>> {
     match lib.lookup(file, name) {
         Some(Def::Config(d)) => Some(d.clone()),

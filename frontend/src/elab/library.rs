@@ -10,6 +10,15 @@ use std::sync::Arc;
 /// The standard library's text.
 const STD: &str = include_str!("../../std/std.vlm");
 
+/// Names of the standard library's functions.
+pub fn std_functions() -> Vec<&'static str> {
+    let name = |line: &'static str| {
+        let rest = line.strip_prefix("fn ")?;
+        rest.find(['[', '(']).map(|end| &rest[..end])
+    };
+    STD.lines().filter_map(name).collect()
+}
+
 /// Where files come from.
 pub trait Reader {
     /// The bytes of the module called `name` beside the root file, and the name to show for it;
@@ -55,6 +64,8 @@ pub enum Def {
     Enum(Arc<Decl<ast::Enum>>),
     /// A run-time size.
     Symbol(Ident),
+    /// An import that failed, and has been reported.
+    Missing(Ident),
 }
 
 impl Def {
@@ -65,7 +76,7 @@ impl Def {
             Def::Module(d) => d.ast.name.span,
             Def::Config(d) => d.ast.name.span,
             Def::Enum(d) => d.ast.name.span,
-            Def::Symbol(i) => i.span,
+            Def::Symbol(i) | Def::Missing(i) => i.span,
         }
     }
 
@@ -77,6 +88,7 @@ impl Def {
             Def::Config(_) => "configuration",
             Def::Enum(_) => "enumeration",
             Def::Symbol(_) => "symbol",
+            Def::Missing(_) => "missing import",
         }
     }
 }
@@ -191,9 +203,13 @@ impl Loader<'_> {
         let span = path.first()?.span.to(path.last()?.span);
         if let Some(i) = self.lib.files.iter().position(|f| f.module == name) {
             if self.open.contains(&name) {
+                let from = self.open.iter().position(|o| *o == name).unwrap_or(0);
+                let mut circle: Vec<&str> = self.open[from..].iter().map(String::as_str).collect();
+                circle.push(&name);
                 self.diags.push(
                     Diag::error(Code::ImportCycle, format!("`{name}` imports itself"))
                         .label(span, "closes the circle")
+                        .note(format!("the circle is {}", circle.join(" -> ")))
                         .help("move what both need into a third file"),
                 );
                 return None;
@@ -223,6 +239,9 @@ impl Loader<'_> {
 
     fn import(&mut self, into: FileId, u: &ast::Use) {
         let Some(from) = self.module(&u.path) else {
+            for name in &u.names {
+                self.bind(into, name, Def::Missing(name.clone()), false);
+            }
             return;
         };
         for name in &u.names {
@@ -237,6 +256,7 @@ impl Loader<'_> {
                     None => diag.help(format!("it declares {}", known.join(", "))),
                 };
                 self.diags.push(diag);
+                self.bind(into, name, Def::Missing(name.clone()), false);
                 continue;
             };
             self.bind(into, name, def, false);

@@ -24,7 +24,7 @@ mod value;
 
 pub use check::check;
 pub use config::{Raw, Setter, Setting};
-pub use import::{Imported, import_config, import_section};
+pub use import::{Imported, import_config, import_section, unset_fields};
 pub use library::{Library, NoModules, Reader};
 pub use program::{Lowered, Target, lower};
 
@@ -136,6 +136,8 @@ struct Elab<'a> {
     call_depth: u32,
     /// Function calls seen while checking, for recursion: (caller, callee, place).
     edges: Vec<(Span, Span, Span)>,
+    /// Modules that have been reported to contain themselves.
+    endless: Vec<Span>,
     current_fn: Option<Span>,
 }
 
@@ -156,6 +158,7 @@ impl<'a> Elab<'a> {
             config_depth: 0,
             call_depth: 0,
             edges: vec![],
+            endless: vec![],
             current_fn: None,
         }
     }
@@ -248,9 +251,17 @@ impl<'a> Elab<'a> {
         all.filter(|(_, d)| which(d)).map(|(n, _)| n.clone()).collect()
     }
 
+    /// Reports a name that means nothing. `what` is its kind, as in "function" or "field of `C`".
     fn unknown_name(&mut self, what: &str, name: &Ident, known: &[String]) {
-        let mut diag = Diag::error(Code::UnknownName, format!("unknown {what} `{}`", name.name))
-            .label(name.span, "not found");
+        // An import that failed has been reported; what would have come from it is not unknown.
+        if matches!(self.lib.lookup(name.span.file, &name.name), Some(Def::Missing(_))) {
+            return;
+        }
+        let message = match what.split_once(" of ") {
+            Some((kind, owner)) => format!("{owner} has no {kind} `{}`", name.name),
+            None => format!("unknown {what} `{}`", name.name),
+        };
+        let mut diag = Diag::error(Code::UnknownName, message).label(name.span, "not found");
         diag = match nearest(&name.name, known.iter().map(String::as_str)) {
             Some(n) => diag.help_edit(format!("did you mean `{n}`?"), name.span, n),
             None if known.is_empty() => diag.help("declare it, or import it with `use`"),
@@ -283,7 +294,7 @@ impl<'a> Elab<'a> {
             self.diags.push(
                 Diag::error(Code::WrongKind, format!("expected {want}, found {}", have.kind()))
                     .label(span, shown)
-                    .help(format!("write an expression that gives {want}")),
+                    .help(kind_help(want, have)),
             );
         }
         Val::Unknown
@@ -292,14 +303,28 @@ impl<'a> Elab<'a> {
     /// A value as labels show it: tensors by their type.
     fn show(&mut self, v: &Val) -> String {
         match v {
-            Val::Tensor(t) => self.ty(*t).to_string(),
-            Val::Int(p) => format!("int {p}"),
+            Val::Tensor(t) => {
+                let ty = self.ty(*t);
+                self.ty_text(&ty)
+            }
+            Val::Int(p) if p.as_constant().is_some() => format!("int {p}"),
+            Val::Int(_) => "int".to_string(),
             Val::Float(Some(f)) => format!("float {f:?}"),
             Val::Tuple(items) => {
                 let items: Vec<_> = items.iter().map(|i| self.show(i)).collect();
                 format!("({})", items.join(", "))
             }
             other => other.kind().to_string(),
+        }
+    }
+
+    /// A type as a spec would have it: without a variant the model dtype is not written.
+    fn ty_text(&self, ty: &Ty) -> String {
+        let text = ty.to_string();
+        let model = self.dtype.name();
+        match text.strip_prefix(model) {
+            Some(dims) if self.symbolic && ty.dtype == self.dtype => dims.to_string(),
+            _ => text,
         }
     }
 
@@ -317,6 +342,30 @@ impl<'a> Elab<'a> {
         }
         diag
     }
+}
+
+/// What to do about a value of the wrong kind.
+fn kind_help(want: &str, have: &Val) -> String {
+    match (want, have) {
+        ("a tensor", Val::Int(_) | Val::Float(_)) => {
+            "a number alone becomes a tensor with `f32(..)`; beside a tensor it may stand as it is"
+        }
+        ("a tensor", Val::Sequence(_)) => "take one of its fields, as in `seq.positions`",
+        ("a tensor", Val::Tuple(_)) => "take it apart first, as in `let (a, b) = ..`",
+        ("a tensor", Val::Part(_)) => "call it, or name one of its parameters",
+        (want, Val::Tensor(_)) if want.contains("integer") || want.contains("number") => {
+            "sizes and settings are known when compiling, a tensor only when the model runs"
+        }
+        ("a function or a part", _) => "only functions and parts are called",
+        (_, Val::Config(..)) => "name one of its fields, as in `c.hidden`",
+        _ => return format!("write {want} here"),
+    }
+    .to_string()
+}
+
+/// `1 name`, `2 names`
+fn plural(n: usize, word: &str) -> String {
+    if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
 }
 
 /// The text of a condition by which it is recognised again.

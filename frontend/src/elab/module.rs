@@ -171,6 +171,8 @@ impl Elab<'_> {
                             .label(module.span, "through this part")
                             .help("a module has finitely many parts; use a stack"),
                     );
+                    let functions = super::functions(&m.ast).map(|f| f.name.span);
+                    self.endless.extend(functions);
                     return None;
                 }
                 self.call_depth += 1;
@@ -356,7 +358,13 @@ impl Elab<'_> {
                             Code::WrongArguments,
                             format!("`{name}` takes {n} numbers, not {}", given.len()),
                         )
-                        .label(kind.span, "")
+                        .label(
+                            kind.span,
+                            match n {
+                                0 => "takes none".to_string(),
+                                n => format!("takes {n}"),
+                            },
+                        )
                         .help("see section 7 of the language reference"),
                     ),
                     None => {

@@ -182,29 +182,40 @@ impl Elab<'_> {
         let from = match &i.from {
             Some((function, args)) => {
                 let mut arguments = vec![];
+                let mut nameless = false;
                 for a in args {
                     let v = self.expr(frame, &a.value);
                     let Some(name) = &a.name else {
+                        nameless = true;
+                        let text = self.source_text(a.value.span);
+                        let known = vlmc_data::host_fn::find(&function.name).ok();
+                        let first = known.and_then(|f| f.params.first()).map_or("name", |p| p.name);
                         self.diags.push(
                             Diag::error(
                                 Code::WrongArguments,
                                 "arguments of a host function are named",
                             )
                             .label(a.value.span, "has no name")
-                            .help("write `name = value`"),
+                            .help(format!("write `{first} = {text}`")),
                         );
                         continue;
                     };
                     match v {
                         Val::Int(p) => {
-                            arguments.push((name.name.clone(), p.as_constant().unwrap_or(0)));
+                            // Without a variant a size is not known, but in no way too small.
+                            let value = p.as_constant().unwrap_or(i64::MAX);
+                            arguments.push((name.name.clone(), value));
                         }
                         other => {
+                            nameless = true;
                             self.wrong_kind(a.value.span, "an integer", &other);
                         }
                     }
                 }
-                self.check_host_call(function, &arguments);
+                // What is wrong with single arguments has been said.
+                if !nameless {
+                    self.check_host_call(function, &arguments);
+                }
                 Some(HostCall { function: function.name.clone(), arguments })
             }
             None => {
@@ -233,18 +244,12 @@ impl Elab<'_> {
             self.unknown_name("host function", function, &known);
             return;
         };
-        if self.symbolic {
-            return;
-        }
         let list: Vec<(&str, i64)> = arguments.iter().map(|(k, v)| (k.as_str(), *v)).collect();
         if let Err(e) = host.bind(&list) {
             self.diags.push(
-                Diag::error(
-                    Code::WrongArguments,
-                    format!("host function `{}`: {e}", function.name),
-                )
-                .label(function.span, "")
-                .help("see section 11 of the language reference"),
+                Diag::error(Code::WrongArguments, format!("host function {e}"))
+                    .label(function.span, "called here")
+                    .help(host_form(host)),
             );
         }
     }
@@ -612,6 +617,16 @@ impl Elab<'_> {
         self.program.symbols =
             symbols.into_iter().map(|symbol| SymbolDecl { symbol, multiple_of: 1 }).collect();
     }
+}
+
+/// How a host function is called.
+fn host_form(f: &vlmc_data::host_fn::HostFunction) -> String {
+    let argument = |p: &vlmc_data::host_fn::Param| match p.default {
+        Some(d) => format!("{} = {d}", p.name),
+        None => format!("{} = ..", p.name),
+    };
+    let list: Vec<String> = f.params.iter().map(argument).collect();
+    format!("it is called as `{}({})`", f.name, list.join(", "))
 }
 
 /// Marks outputs that carry what was emitted.

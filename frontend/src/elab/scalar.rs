@@ -167,7 +167,7 @@ impl Elab<'_> {
             Add => Val::Int(x.add(y)),
             Sub => Val::Int(x.sub(y)),
             Mul => Val::Int(x.mul(y)),
-            Div => self.exact_div(x, y, span),
+            Div => self.exact_div(x, y, (y_span, span)),
             Rem => match constants {
                 Some((_, 0)) => self.division_by_zero(y_span),
                 Some((a, b)) => Val::int(a.rem_euclid(b)),
@@ -198,8 +198,8 @@ impl Elab<'_> {
     }
 
     /// `x / y` of integers, which must leave no remainder.
-    fn exact_div(&mut self, x: &Poly, y: &Poly, span: Span) -> Val {
-        let Some(q) = x.div(y) else { return self.division_by_zero(span) };
+    fn exact_div(&mut self, x: &Poly, y: &Poly, (y_span, span): (Span, Span)) -> Val {
+        let Some(q) = x.div(y) else { return self.division_by_zero(y_span) };
         if self.facts.divides(y, x) {
             return Val::Int(q);
         }

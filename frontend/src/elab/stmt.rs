@@ -166,9 +166,9 @@ impl Elab<'_> {
                     Code::BranchesDiffer,
                     format!("`{}` changes its type from layer to layer", name.name),
                 )
-                .label(e.span, b.to_string());
+                .label(e.span, format!("is {}", self.ty_text(&b)));
                 if let Some(s) = old.span {
-                    diag = diag.secondary(s, format!("{} : {a}", name.name));
+                    diag = diag.secondary(s, format!("is {}", self.ty_text(&a)));
                 }
                 self.diags.push(diag.help("every layer must give back what it takes"));
             }

@@ -127,7 +127,7 @@ impl Elab<'_> {
         let spans: Vec<Span> = args.iter().map(|(_, s)| *s).collect();
         match self.push(op.clone(), &operands, span) {
             Ok(id) => Val::Tensor(id.into()),
-            Err(e) => self.type_error(&op, e, &spans, at),
+            Err(e) => self.type_error(&op, e, (&operands, &spans), at),
         }
     }
 
@@ -213,8 +213,8 @@ impl Elab<'_> {
         let mut diag =
             Diag::error(Code::DimMismatch, format!("dims `{da}` and `{db}` do not match"))
                 .label(at, "")
-                .secondary(a_span, format!("{a}, dim {i}"))
-                .secondary(b_span, format!("{b}, dim {j}"));
+                .secondary(a_span, format!("dim {i} of {}", self.ty_text(a)))
+                .secondary(b_span, format!("dim {j} of {}", self.ty_text(b)));
         diag = self.explain_symbols(diag, &[da.size(), db.size()]);
         // One a multiple of the other: the shape of grouped heads.
         let times = |x: &Dim, y: &Dim| {
@@ -222,8 +222,14 @@ impl Elab<'_> {
             known.then(|| y.size().div(x.size())).flatten()
         };
         diag = match (times(da, db), times(db, da)) {
-            (Some(n), _) => diag.help(format!("to share each of `{da}` among {n}, write `repeat(.., {n}, {i})` on the left side")),
-            (_, Some(n)) => diag.help(format!("to share each of `{db}` among {n}, write `repeat(.., {n}, {j})` on the right side")),
+            (Some(n), _) => {
+                let (n, text) = (bare(&n), self.source_text(a_span));
+                diag.help(format!("to share each of `{da}` among `{n}`, write `repeat({text}, {n}, {i})`"))
+            }
+            (_, Some(n)) => {
+                let (n, text) = (bare(&n), self.source_text(b_span));
+                diag.help(format!("to share each of `{db}` among `{n}`, write `repeat({text}, {n}, {j})`"))
+            }
             _ => diag.help("dims are matched from the right; reshape one side with `as`, or give it a dim of 1 to repeat"),
         };
         self.diags.push(diag);
@@ -240,7 +246,14 @@ impl Elab<'_> {
         self.push_sure(Op::Broadcast { shape: dims.to_vec(), dims: map }, &[v], span)
     }
 
-    pub(super) fn reshape(&mut self, v: &Val, dims: Vec<Dim>, a: Span, span: Span) -> Val {
+    /// `a as dims`; the spans are those of `a` and of the dims.
+    pub(super) fn reshape(
+        &mut self,
+        v: &Val,
+        dims: Vec<Dim>,
+        (a, to): (Span, Span),
+        span: Span,
+    ) -> Val {
         let Val::Tensor(t) = v else { return Val::Unknown };
         let have = self.ty(*t);
         let op = Op::Reshape { shape: dims.clone() };
@@ -250,12 +263,22 @@ impl Elab<'_> {
                 let want = Ty::new(have.dtype, dims);
                 let mut diag = Diag::error(
                     Code::ReshapeElements,
-                    format!("{have} cannot become {want}: the numbers of elements differ"),
+                    format!(
+                        "`{}` cannot become `{}`: the numbers of elements differ",
+                        self.ty_text(&have),
+                        self.ty_text(&want)
+                    ),
                 )
-                .label(a, format!("{} elements", have.elements()))
-                .label(span, format!("{} elements", want.elements()));
+                .label(to, format!("{} elements", want.elements()))
+                .secondary(a, format!("{} elements", have.elements()));
                 diag = self.explain_symbols(diag, &[&have.elements(), &want.elements()]);
-                self.diags.push(diag.help("the product of the dims must stay the same"));
+                let known = have.elements().as_constant().is_some()
+                    && want.elements().as_constant().is_some();
+                self.diags.push(diag.help(if known {
+                    "the product of the dims must stay the same"
+                } else {
+                    "if the two are equal by construction, say so where the sizes are declared, as in `require hidden == heads * head_dim`"
+                }));
                 Val::Unknown
             }
         }
@@ -275,9 +298,12 @@ impl Elab<'_> {
         if rests > 1 || given > rank {
             let ty = self.ty(t);
             self.diags.push(
-                Diag::error(Code::RankMismatch, format!("{given} indices for {rank} dims"))
-                    .label(span, ty.to_string())
-                    .help("`..` may stand once, for the dims that are not written"),
+                Diag::error(
+                    Code::RankMismatch,
+                    format!("{given} indices for {}", super::plural(rank, "dim")),
+                )
+                .label(span, format!("indexes {}", self.ty_text(&ty)))
+                .help("`..` may stand once, for the dims that are not written"),
             );
             return Val::Unknown;
         }
@@ -350,26 +376,35 @@ impl Elab<'_> {
         match self.push(op.clone(), &[v], span) {
             Ok(id) => Some(id.into()),
             Err(e) => {
-                self.type_error(&op, e, &[span], span);
+                self.type_error(&op, e, (&[v], &[span]), span);
                 None
             }
         }
     }
 
     /// Reports what an op's shape rule refuses, with the type of each operand at its place.
-    pub(super) fn type_error(&mut self, op: &Op, e: TypeError, spans: &[Span], at: Span) -> Val {
+    pub(super) fn type_error(
+        &mut self,
+        op: &Op,
+        e: TypeError,
+        (operands, spans): (&[Value], &[Span]),
+        at: Span,
+    ) -> Val {
         let dims = e.places.iter().filter(|(_, d)| d.is_some()).count();
         let code = if dims == 2 { Code::DimMismatch } else { Code::InvalidOperands };
         let mut diag = Diag::error(code, format!("`{}`: {}", op.name(), e.message));
         let mut labelled = false;
         for (operand, _) in &e.places {
-            if let Some(s) = spans.get(*operand) {
-                diag = diag.label(*s, op.info().operand_name(*operand).to_string());
+            if let (Some(s), Some(v)) = (spans.get(*operand), operands.get(*operand)) {
+                let ty = self.ty(*v);
+                let name = op.info().operand_name(*operand);
+                diag = diag.label(*s, format!("{name} is {}", self.ty_text(&ty)));
                 labelled = true;
             }
         }
         if !labelled {
-            diag = diag.label(at, "");
+            let info = op.info();
+            diag = diag.label(at, format!("takes {}", info.operands.join(", ")));
         }
         diag = match e.help {
             Some(h) => diag.help(h),
@@ -377,6 +412,15 @@ impl Elab<'_> {
         };
         self.diags.push(diag);
         Val::Unknown
+    }
+}
+
+/// A size without brackets around all of it.
+fn bare(p: &Poly) -> String {
+    let text = p.to_string();
+    match text.strip_prefix('(').and_then(|t| t.strip_suffix(')')) {
+        Some(inner) if !inner.contains(['(', ')']) => inner.to_string(),
+        _ => text,
     }
 }
 

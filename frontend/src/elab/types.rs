@@ -244,7 +244,8 @@ impl Elab<'_> {
                 Val::Tuple(vals) if vals.len() == tys.len() => {
                     let pairs = tys.iter().zip(vals).enumerate();
                     pairs.fold(true, |good, (i, (t, v))| {
-                        self.matches_ty(frame, free, t, v, &format!("{who}.{i}"), span) && good
+                        self.matches_ty(frame, free, t, v, &format!("{who}, element {i},"), span)
+                            && good
                     })
                 }
                 _ => {
@@ -305,15 +306,18 @@ impl Elab<'_> {
         };
         if !good {
             let want = match element {
-                ElementTy::Exactly(d) if name.is_none() => format!("the model dtype ({d})"),
+                ElementTy::Exactly(d) if name.is_none() => match self.symbolic {
+                    true => "of the model dtype".to_string(),
+                    false => format!("of the model dtype, {d}"),
+                },
                 ElementTy::Exactly(d) => d.to_string(),
                 ElementTy::AnyFloat => "a float".to_string(),
             };
             let mut diag = Diag::error(
                 Code::DtypeMismatch,
-                format!("`{who}` must be {want}, not {}", have.dtype),
+                format!("{who} must be {want}, not {}", have.dtype),
             )
-            .label(span, have.to_string());
+            .label(span, self.ty_text(have));
             if ty_span != span {
                 diag = diag.secondary(ty_span, "as declared here");
             }
@@ -339,9 +343,13 @@ impl Elab<'_> {
             self.diags.push(
                 Diag::error(
                     Code::RankMismatch,
-                    format!("`{who}` must have {least}{fixed} dims, not {}", have.rank()),
+                    format!(
+                        "{who} must have {least}{}, not {}",
+                        super::plural(fixed, "dim"),
+                        have.rank()
+                    ),
                 )
-                .label(span, have.to_string())
+                .label(span, self.ty_text(have))
                 .secondary(ty_span, "as declared here")
                 .help(format!("reshape it with `as`, to the form of `{text}`")),
             );
@@ -391,9 +399,9 @@ impl Elab<'_> {
         self.diags.push(
             Diag::error(
                 Code::DimMismatch,
-                format!("the leading dims of `{who}` do not match those before"),
+                format!("the leading dims of {who} do not match those before"),
             )
-            .label(span, ty.to_string())
+            .label(span, self.ty_text(ty))
             .secondary(ty_span, format!("here `..` is [{}]", rest.join(", ")))
             .help("give both the same leading dims"),
         );
@@ -435,9 +443,9 @@ impl Elab<'_> {
         };
         let mut diag = Diag::error(
             Code::DimMismatch,
-            format!("dim {at} of `{who}` is `{have}`, but {is} is needed"),
+            format!("dim {at} of {who} is `{have}`, but {is} is needed"),
         )
-        .label(span, format!("{who} : {ty}"));
+        .label(span, format!("is {}", self.ty_text(ty)));
         let want_span = match want {
             DimTy::Expr(e) => e.span,
             DimTy::Segments(_, s) | DimTy::Rest(s) => *s,
@@ -453,7 +461,13 @@ impl Elab<'_> {
         }
         diag = self.explain_symbols(diag, &[want_dim.size(), have.size()]);
         let _ = ty_span;
-        self.diags.push(diag.help("the two must be the same expression of sizes; transpose, reshape with `as`, or repeat one of them"));
+        let exchanged =
+            ty.rank() == 2 && ty.dims.get(1 - at.min(1)).is_some_and(|d| d.same_size(&want_dim));
+        self.diags.push(diag.help(if exchanged {
+            "its other dim would fit: declare the two the other way round, or `transpose(.., [1, 0])`"
+        } else {
+            "the two must be the same expression of sizes; reshape with `as`, or repeat or slice one of them"
+        }));
         false
     }
 }

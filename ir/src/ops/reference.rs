@@ -82,8 +82,8 @@ fn op(info: &OpInfo, out: &mut String) {
     let _ = writeln!(out, "Effect: {effect}. Cost: {cost}.");
 }
 
-/// An attribute's type in words.
-fn attribute_type(rust: &str) -> String {
+/// An attribute's type in words, from its Rust type.
+pub fn attribute_type(rust: &str) -> String {
     let inner = |prefix: &str| rust.strip_prefix(prefix).and_then(|r| r.strip_suffix('>'));
     if let Some(item) = inner("Vec<") {
         return format!("list of {}", attribute_type(item));

@@ -36,8 +36,15 @@ pub fn human(diag: &Diag, sources: &Sources, color: bool) -> String {
     for note in &diag.notes {
         group = group.element(Level::NOTE.message(note.as_str()));
     }
+    // Without any source to draw, what to do is said on a line of its own under the claim.
+    let bare = diag.labels.is_empty() && diag.flags.is_empty();
+    let (words, drawn): (Vec<_>, Vec<_>) =
+        diag.helps.iter().partition(|help| bare && help.edit.is_none());
+    for help in words {
+        group = group.element(Level::HELP.message(help.text.as_str()));
+    }
     let mut groups = vec![group];
-    for help in &diag.helps {
+    for help in drawn {
         let group = Group::with_title(Level::HELP.secondary_title(help.text.as_str()));
         groups.push(match &help.edit {
             Some(edit) => group.element(edited(edit, sources)),
