@@ -120,6 +120,47 @@ fn f(x: [T]) -> [T] {
 }
 
 #[test]
+fn long_lines_of_declarations() {
+    check(
+        "\
+fn f(first_argument: [T, hidden], second_argument: [T, hidden], third_argument: Sequence) -> [T, hidden] { third_argument }
+module M(n: int) {
+  param short : [n] init ones no_decay
+  param gate_up : [E, gate: F + up: F, hidden] init normal(0.02) as \"experts.gate_up\" or each \"experts.{e}.gate\", \"experts.{e}.up\"
+  let a = 1
+  let rows = if n > 0 {
+    x
+  } else { y }
+  let longer = 3
+  let b = 4
+}
+",
+        "\
+fn f(
+  first_argument: [T, hidden],
+  second_argument: [T, hidden],
+  third_argument: Sequence,
+) -> [T, hidden] { third_argument }
+module M(n: int) {
+  param short   : [n]  init ones  no_decay
+  param gate_up : [E, gate: F + up: F, hidden]
+    init normal(0.02)
+    as \"experts.gate_up\"
+    or each \"experts.{e}.gate\", \"experts.{e}.up\"
+  let a    = 1
+  let rows = if n > 0 {
+    x
+  } else {
+    y
+  }
+  let longer = 3
+  let b      = 4
+}
+",
+    );
+}
+
+#[test]
 fn comments_stay() {
     check(
         "// a\nfn f( // b\n x: [T], // c\n // d\n y: [T] // e\n) -> [T] { // f\n // g\n\n\n // h\n x + // i\n y // j\n // k\n}\n// l",
@@ -246,6 +287,20 @@ fn narrow_samples_keep_their_meaning() {
                 }
             }
             assert!(holds(&out));
+        }
+    }
+}
+
+#[test]
+fn specs_of_the_project_keep_their_meaning() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    for folder in ["../models", "std"] {
+        let Ok(entries) = std::fs::read_dir(root.join(folder)) else { continue };
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            if path.extension().is_some_and(|extension| extension == "vlm") {
+                let text = std::fs::read_to_string(&path).expect("a spec");
+                assert!(holds(&text), "{} has syntax errors", path.display());
+            }
         }
     }
 }

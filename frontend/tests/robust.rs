@@ -45,7 +45,12 @@ fn any_token_missing_or_doubled_or_strange() {
         if token.trim().is_empty() {
             continue;
         }
-        for put in ["", "§", ")", "(", "{", "}", "]", "=", "if", "param", "\"", "x", "1"] {
+        let puts = ["", "§", ")", "(", "{", "}", "]", "=", "if", "param", "\"", "x", "1"];
+        for (turn, put) in puts.into_iter().enumerate() {
+            // All of them take long without optimisation.
+            if cfg!(debug_assertions) && (at + turn) % 4 != 0 {
+                continue;
+            }
             let text = format!("{before}{put}{after}");
             let found = parse(&text);
             // One mistake must not spoil the file: an item around it and a few errors.

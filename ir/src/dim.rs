@@ -141,7 +141,7 @@ impl Poly {
 
     /// `-self`
     pub fn neg(&self) -> Poly {
-        Poly { terms: self.terms.iter().map(|(m, c)| (m.clone(), c.saturating_neg())).collect() }
+        Self::from_map(self.terms.iter().map(|(m, c)| (m.clone(), c.saturating_neg())).collect())
     }
 
     /// `self - other`
@@ -193,15 +193,14 @@ impl Poly {
                 .div_evident(&Poly { terms: vec![lead.clone()] })?;
             return (ratio.mul(other) == *self).then_some(ratio);
         };
-        let mut terms = vec![];
+        let mut terms = BTreeMap::new();
         for (m, c) in &self.terms {
             if c.checked_rem(*dc)? != 0 {
                 return None;
             }
-            terms.push((divide(m, dm)?, c / dc));
+            terms.insert(divide(m, dm)?, c / dc);
         }
-        terms.sort();
-        Some(Poly { terms })
+        Some(Self::from_map(terms))
     }
 
     /// Its value under a binding of the symbols; `None` if one is unbound, a division is not exact

@@ -500,6 +500,33 @@ fn attention_in_blocks() {
     }
 }
 
+/// `<dy, conv(x, w)> = <dx, x> = <dw, w>` for any x, w and dy, since the convolution is linear in
+/// both; and neither gradient sees rows that are not valid.
+#[test]
+fn convolution_gradients_are_adjoint() {
+    let wave = |n: usize, f: f64| -> Vec<f64> { (1..=n).map(|i| (i as f64 * f).sin()).collect() };
+    let (x, dy, w) = (wave(11 * 3, 0.7), wave(11 * 3, 1.3), wave(3 * 4, 2.1));
+    let boundaries: [Operand<'_>; 2] =
+        [("i32[4]", &[0., 1., 5., 8.]), ("i32[4]", &[0., 2., 6., 10.])];
+    let [cu, padded] = boundaries;
+    let (rows, taps) = ("f32[11, 3]", "f32[3, 4]");
+    let conv = |op: &str, a: &[f64]| {
+        eval::<f64>(op, &[(rows, a), (taps, &w), cu, padded], &[rows]).unwrap().remove(0)
+    };
+    let y = conv("causal_conv1d", &x);
+    let dx = conv("causal_conv1d_input_grad", &dy);
+    let weight_grad = "causal_conv1d_weight_grad {taps = 4, dtype = f32}";
+    let dw = eval::<f64>(weight_grad, &[(rows, &x), (rows, &dy), cu, padded], &[taps]).unwrap();
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    close("input", &[dot(&dx, &x)], &[dot(&dy, &y)], 1e-14);
+    close("weight", &[dot(&dw[0], &w)], &[dot(&dy, &y)], 1e-14);
+    for row in 0..11 {
+        let is_valid = ![1, 9, 10].contains(&row);
+        assert_eq!(y[row * 3] != 0.0, is_valid, "row {row}");
+        assert_eq!(dx[row * 3] != 0.0, is_valid, "row {row}");
+    }
+}
+
 #[test]
 fn bad_data_is_an_error() {
     let fails = |op: &str, operands: &[Operand<'_>], results: &[&str], words: &str| {

@@ -1,1 +1,178 @@
-//! File tests.
+//! File tests of the graph: text in, text out.
+//!
+//! A case is one file `cases/KIND/NAME.vir`:
+//!
+//! ```text
+//! // passes: cse, dce
+//! program "p"
+//! ..
+//! // ----
+//! what comes out
+//! ```
+//!
+//! Header lines, first in the file, in any order:
+//!
+//! - `// passes: LIST`: runs these passes, with the verifier before and after each. Without it the
+//!   program is only parsed, verified and printed.
+//! - `// must-not-change: REASON`: the passes must leave the program as it is; nothing follows.
+//! - `// error: WORDS`: the program must be refused, by the parser, the verifier or a pass, with a
+//!   message that contains these words; the whole message follows the line.
+//!
+//! Other comments are free. Places in messages count the lines of the file. With `BLESS=1` what
+//! comes out is written to the file.
+
+use std::path::{Path, PathBuf};
+use vlmc_ir::text::{parse, print};
+use vlmc_ir::verify::verify;
+use vlmc_passes::manager;
+
+/// The line between what goes in and what comes out.
+const SEPARATOR: &str = "// ----\n";
+
+/// A case, read but not run.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Case {
+    /// Passes to run.
+    pub passes: String,
+    /// Why nothing may change, when nothing may.
+    pub must_not_change: Option<String>,
+    /// Words of the error that must come, when one must.
+    pub error: Option<String>,
+    /// Everything before the separator, with the header.
+    pub input: String,
+    /// Everything after it.
+    pub expected: Option<String>,
+}
+
+impl Case {
+    /// Reads a case.
+    ///
+    /// # Errors
+    /// When the header is not as the module's text says.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        // The separator stands at the start of a line.
+        let (input, expected) = match text.split_once(&format!("\n{SEPARATOR}")) {
+            Some((input, expected)) => (format!("{input}\n"), Some(expected.to_string())),
+            None => (text.to_string(), None),
+        };
+        let mut case = Case { input, expected, ..Case::default() };
+        for line in text.lines().map_while(|l| l.strip_prefix("// ")) {
+            let Some((key, value)) = line.split_once(": ") else { continue };
+            match key {
+                "passes" => case.passes = value.to_string(),
+                "must-not-change" => case.must_not_change = Some(value.to_string()),
+                "error" => case.error = Some(value.to_string()),
+                _ => {}
+            }
+        }
+        if case.must_not_change.is_some() {
+            if case.error.is_some() || case.expected.is_some() {
+                return Err("what must not change has no output of its own".to_string());
+            }
+            if case.passes.is_empty() {
+                return Err("no passes are named".to_string());
+            }
+        }
+        Ok(case)
+    }
+
+    /// What comes out: the printed program, or the error.
+    fn output(&self) -> Result<(String, bool), String> {
+        let p = parse::program(&self.input).map_err(|e| parse::render(&self.input, &e))?;
+        let errors = verify(&p);
+        if !errors.is_empty() {
+            return Err(errors.iter().map(|e| e.render(&p)).collect());
+        }
+        let text = print::program(&p);
+        let again = parse::program(&text).map_err(|e| parse::render(&text, &e))?;
+        if print::program(&again) != text {
+            return Err("the printed program reads back as another one".to_string());
+        }
+        let passes = manager::parse_list(&self.passes).map_err(|e| format!("{e}\n"))?;
+        let out = manager::run(&p, &passes).map_err(|e| format!("{e}\n"))?;
+        let changed = out.steps.iter().any(|s| s.changed);
+        Ok((print::program(&out.program), changed))
+    }
+
+    /// Runs the case. Returns the text that belongs after the separator, `None` when nothing does.
+    ///
+    /// # Errors
+    /// When there is an error that no header announces or the other way round, or the program
+    /// changes that must not.
+    pub fn run(&self) -> Result<Option<String>, String> {
+        match (self.output(), &self.error) {
+            (Err(e), Some(words)) if e.contains(words.as_str()) => Ok(Some(e)),
+            (Err(e), Some(words)) => Err(format!("`{words}` is not in the error:\n{e}")),
+            (Err(e), None) => Err(e),
+            (Ok(_), Some(words)) => Err(format!("there is no error, and `{words}` was expected")),
+            (Ok((_, false)), None) if self.must_not_change.is_some() => Ok(None),
+            (Ok((text, changed)), None) => match &self.must_not_change {
+                Some(reason) if changed => {
+                    Err(format!("changed, and must not, because {reason}:\n{text}"))
+                }
+                _ => Ok(Some(text)),
+            },
+        }
+    }
+}
+
+/// Runs the case in a file; rewrites what comes out when `bless` is set.
+///
+/// # Errors
+/// See [`Case::run`]; and when what comes out differs from the file, with the difference.
+pub fn run_file(path: &Path, bless: bool) -> Result<(), String> {
+    let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+    let case = Case::parse(&text)?;
+    let have = case.run()?;
+    if have == case.expected {
+        return Ok(());
+    }
+    let Some(have) = have else { return Ok(()) };
+    if bless {
+        let gap = if case.input.ends_with('\n') { "" } else { "\n" };
+        return std::fs::write(path, format!("{}{gap}{SEPARATOR}{have}", case.input))
+            .map_err(|e| e.to_string());
+    }
+    let expected = case.expected.unwrap_or_default();
+    let diff = similar::TextDiff::from_lines(expected.as_str(), have.as_str());
+    Err(format!(
+        "another output (BLESS=1 accepts it):\n{}",
+        diff.unified_diff().header("expected", "found")
+    ))
+}
+
+/// Every `.vir` file below a folder, sorted.
+///
+/// # Errors
+/// When a folder cannot be read.
+pub fn find_cases(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut out = vec![];
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            out.extend(find_cases(&path)?);
+        } else if path.extension().is_some_and(|e| e == "vir") {
+            out.push(path);
+        }
+    }
+    out.sort();
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_read() {
+        let case = Case::parse("// passes: dce\n// error: no\nprogram \"p\"\n// ----\nout\n");
+        let case = case.expect("a case");
+        assert_eq!(case.passes, "dce");
+        assert_eq!(case.error.as_deref(), Some("no"));
+        assert_eq!(case.expected.as_deref(), Some("out\n"));
+        assert!(case.run().is_err_and(|e| e.contains("there is no error")));
+        assert!(Case::parse("// must-not-change: x\nprogram \"p\"\n").is_err());
+        let wrong = Case::parse("// passes: none\nprogram \"p\"\n").expect("a case");
+        assert!(wrong.run().is_err_and(|e| e.contains("no pass `none`")));
+    }
+}

@@ -99,6 +99,17 @@ codes! {
     V0221 ConstraintViolated "constraint violated",
     V0222 UnknownVariant     "unknown variant",
     V0223 NoModel            "no model to run",
+    V0224 UnsupportedConfig  "checkpoint configuration not supported",
+    V0401 UnknownPass        "unknown pass",
+    V0402 BadGraphText       "graph text does not parse",
+    V0403 InvalidGraph       "graph breaks an invariant",
+    V0601 FileAccess         "file cannot be used",
+    V0602 BadTensorFile      "tensor file is malformed",
+    V0603 BadBatch           "batch is refused",
+    V0604 BadInput           "input does not fit",
+    V0605 BadWeights         "weights do not fit the model",
+    V0606 BadSetting         "bad setting",
+    V0607 NotYet             "not supported yet",
 }
 
 impl Code {

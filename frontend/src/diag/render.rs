@@ -91,3 +91,63 @@ pub fn summary(diags: &Diags) -> String {
     let parts = [word(errors, "error"), word(count(Severity::Warning), "warning")];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diag::{Code, LIMIT};
+    use crate::syntax::ast::Span;
+
+    #[test]
+    fn order_and_limit() {
+        let mut sources = Sources::new();
+        let file = sources.add("a.vlm", "a".repeat(300));
+        let mut diags = Diags::new();
+        for start in (0..LIMIT as u32 + 50).rev() {
+            let span = Span { file, start, end: start + 1 };
+            // Said twice, shown once.
+            for _ in 0..2 {
+                diags.push(Diag::error(Code::BadNumber, "m").label(span, ""));
+            }
+        }
+        let text = all(&diags, &sources, Format::Short);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), LIMIT + 1);
+        assert_eq!(lines[0], "a.vlm:1:1: error[V0106]: m");
+        assert_eq!(lines[LIMIT - 1], "a.vlm:1:100: error[V0106]: m");
+        assert_eq!(lines[LIMIT], "note: 50 more left out");
+    }
+
+    #[test]
+    fn json_is_one_object_a_line() {
+        let mut sources = Sources::new();
+        let file = sources.add("a.vlm", "é\nbc");
+        let span = Span { file, start: 3, end: 4 };
+        let diag = Diag::warning(Code::DocOnNothing, "say \"m\"")
+            .label(span, "l")
+            .note("n")
+            .help_edit("h", span, "x");
+        assert_eq!(
+            json(&diag, &sources),
+            "{\"code\":\"V0109\",\"severity\":\"warning\",\"message\":\"say \\\"m\\\"\",\"spans\":[{\
+             \"file\":\"a.vlm\",\"line\":2,\"column\":1,\"end_line\":2,\"end_column\":2,\
+             \"byte_start\":3,\"byte_end\":4,\"label\":\"l\",\"primary\":true}],\"flags\":[],\
+             \"notes\":[\"n\"],\"helps\":[{\"text\":\"h\",\"span\":{\"file\":\"a.vlm\",\"line\":2,\
+             \"column\":1,\"end_line\":2,\"end_column\":2,\"byte_start\":3,\"byte_end\":4},\
+             \"replacement\":\"x\"}]}"
+        );
+    }
+
+    #[test]
+    fn a_spec_cannot_speak_to_the_terminal() {
+        let mut sources = Sources::new();
+        let text = "symbol \u{1b}[31m '\u{1b}[0m' \u{202e}x\r\u{7}";
+        let file = sources.add("a.vlm", text);
+        let parse = crate::syntax::parse(file, text);
+        for format in [Format::PLAIN, Format::Short, Format::Json] {
+            let shown = all(&parse.diags, &sources, format);
+            let bad = |c: char| c == '\u{1b}' || c == '\u{7}' || c == '\u{202e}' || c == '\r';
+            assert!(!shown.contains(bad), "{shown:?}");
+        }
+    }
+}

@@ -12,6 +12,7 @@ mod check;
 mod config;
 mod einsum;
 mod expr;
+mod import;
 pub mod library;
 mod module;
 mod program;
@@ -23,6 +24,7 @@ mod value;
 
 pub use check::check;
 pub use config::{Raw, Setter, Setting};
+pub use import::{Imported, import_config, import_section};
 pub use library::{Library, NoModules, Reader};
 pub use program::{Lowered, Target, lower};
 

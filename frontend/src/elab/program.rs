@@ -11,7 +11,7 @@ use crate::syntax::ast::{self, Member, Span, TyKind};
 use indexmap::IndexMap;
 use std::rc::Rc;
 use std::sync::Arc;
-use vlmc_ir::dim::Symbol;
+use vlmc_ir::dim::{Dim, Poly, Symbol};
 use vlmc_ir::graph::{Function, HostCall, Program, SymbolDecl, Value};
 use vlmc_ir::ops::Op;
 use vlmc_ir::ty::{DType, Ty};
@@ -28,6 +28,9 @@ pub struct Target<'t> {
     pub variant: Option<&'t str>,
     /// Further settings.
     pub settings: &'t [Setting],
+    /// Shapes of the tensors that a function will get, by argument: they tell its dim parameters.
+    /// Those that they do not tell stay symbols.
+    pub shapes: &'t [(String, Vec<usize>)],
     /// What the model dtype stands for.
     pub dtype: DType,
 }
@@ -379,9 +382,15 @@ impl Elab<'_> {
             Some(i) => Frame::of(i),
             None => Frame::new(callee.file),
         };
-        frame.rest = Some(vec![vlmc_ir::dim::Dim::symbol("rows")]);
+        frame.rest = Some(vec![Dim::symbol("rows")]);
         for d in &callee.function.dims {
-            frame.bind(&d.name, Val::Int(vlmc_ir::dim::Poly::symbol(&d.name)));
+            frame.bind(&d.name, Val::Int(Poly::symbol(&d.name)));
+        }
+        for a in &callee.function.args {
+            let given = target.shapes.iter().find(|(k, _)| *k == a.name.name);
+            if let (TyKind::Tensor(_, dims), Some((_, shape))) = (&a.ty.kind, given) {
+                bind_shape(&mut frame, &callee.function.dims, dims, shape);
+            }
         }
         let mut list = vec![];
         for a in &callee.function.args {
@@ -605,6 +614,35 @@ const EMIT: &str = "emit ";
 fn host_call(name: &str) -> HostCall {
     let function = if name == "positions" { "mrope_positions" } else { name };
     HostCall { function: function.to_string(), arguments: vec![] }
+}
+
+/// Binds the dim parameters, and `..`, that the shape of an argument tells.
+fn bind_shape(frame: &mut Frame, free: &[ast::Ident], dims: &[ast::DimTy], shape: &[usize]) {
+    let rest = dims.iter().position(|d| matches!(d, ast::DimTy::Rest(_)));
+    let fixed = dims.len() - usize::from(rest.is_some());
+    if shape.len() < fixed || (rest.is_none() && shape.len() != fixed) {
+        return; // The evaluator will say so.
+    }
+    let extra = shape.len() - fixed;
+    let mut at = 0;
+    for d in dims {
+        match d {
+            ast::DimTy::Rest(_) => {
+                let sizes = shape[at..at + extra].iter().map(|s| Dim::from(*s as i64));
+                frame.rest = Some(sizes.collect());
+                at += extra;
+            }
+            ast::DimTy::Expr(e) => {
+                if let Some(n) = super::plain_name(e)
+                    && free.iter().any(|f| f.name == n)
+                {
+                    frame.bind(n, Val::int(shape[at] as i64));
+                }
+                at += 1;
+            }
+            ast::DimTy::Segments(..) => at += 1,
+        }
+    }
 }
 
 /// The tensors in a value, in order.

@@ -1,7 +1,7 @@
 //! Statements and blocks.
 
 use super::value::{Part, Val};
-use super::{Binding, Elab, Frame, plain_name};
+use super::{Binding, Elab, Frame};
 use crate::diag::{Code, Diag};
 use crate::syntax::ast::{Block, Expr, Ident, Span, Stmt};
 use vlmc_ir::dim::Poly;
@@ -49,17 +49,20 @@ impl Elab<'_> {
                 let v = self.expr(frame, e);
                 self.loss(name, weight, &v, e.span);
             }
-            Stmt::Output(name, e) => match self.expr(frame, e) {
-                Val::Tensor(v) => {
-                    self.name_value(v, &name.name, plain_name(e).is_some());
-                    if !self.has_output(name) {
-                        self.at().f.add_output(Some(&name.name), v);
+            Stmt::Output(name, e) => {
+                let first = self.at().f.nodes.len();
+                match self.expr(frame, e) {
+                    Val::Tensor(v) => {
+                        self.name_value(v, &name.name, first);
+                        if !self.has_output(name) {
+                            self.at().f.add_output(Some(&name.name), v);
+                        }
+                    }
+                    other => {
+                        self.wrong_kind(e.span, "a tensor", &other);
                     }
                 }
-                other => {
-                    self.wrong_kind(e.span, "a tensor", &other);
-                }
-            },
+            }
             Stmt::For(name, stack, b) => self.for_(frame, name, stack, b),
             Stmt::If(c, a, b) => {
                 match self.condition(frame, c) {
@@ -84,10 +87,11 @@ impl Elab<'_> {
     }
 
     fn let_(&mut self, frame: &mut Frame, names: &[Ident], is_tuple: bool, e: &Expr) {
+        let first = self.at().f.nodes.len();
         let v = self.expr(frame, e);
         if !is_tuple {
             if let ([name], Val::Tensor(t)) = (names, &v) {
-                self.name_value(*t, &name.name, plain_name(e).is_some());
+                self.name_value(*t, &name.name, first);
             }
             if let [name] = names {
                 frame.bind_at(&name.name, v, Some(name.span));
@@ -119,16 +123,16 @@ impl Elab<'_> {
                 continue;
             }
             if let Val::Tensor(t) = &v {
-                self.name_value(*t, &name.name, false);
+                self.name_value(*t, &name.name, first);
             }
             frame.bind_at(&name.name, v, Some(name.span));
         }
     }
 
-    /// Gives a value the name of the binding it is first bound to. Of several results only the
-    /// first names the node.
-    pub(super) fn name_value(&mut self, v: graph::Value, name: &str, alias: bool) {
-        if alias || v.result != 0 {
+    /// Gives a value the name of its binding, if the node was made for it: `first` is the number of
+    /// nodes before. Of several results only the first names the node.
+    pub(super) fn name_value(&mut self, v: graph::Value, name: &str, first: usize) {
+        if (v.node.0 as usize) < first || v.result != 0 {
             return;
         }
         let at = self.at();
@@ -145,9 +149,10 @@ impl Elab<'_> {
     }
 
     fn assign(&mut self, frame: &mut Frame, name: &Ident, e: &Expr) {
+        let first = self.at().f.nodes.len();
         let v = self.expr(frame, e);
         if let Val::Tensor(t) = &v {
-            self.name_value(*t, &name.name, plain_name(e).is_some());
+            self.name_value(*t, &name.name, first);
         }
         let Some(old) = frame.get(&name.name).cloned() else {
             self.diags.push(

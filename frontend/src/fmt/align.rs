@@ -23,11 +23,30 @@ pub(super) struct Cell {
 /// Groups larger than this are not tried row by row.
 const ROWS: usize = 200;
 
-/// Puts the cells of each row together, in columns where they fit.
+/// Puts the cells of each row together, in columns where they fit. A row that takes several lines
+/// ends the columns, unless its lines are clauses.
 ///
 /// A row that is too long for all the columns keeps only the first few. The longest gives way
 /// first, so that it does not spoil the others.
 pub(super) fn align(rows: Vec<Row>, indent: usize) -> Vec<Vec<Step>> {
+    let mut lines = Vec::with_capacity(rows.len());
+    let mut group = Vec::new();
+    for row in rows {
+        let widths: Vec<_> = row.cells.iter().map(|cell| flat_width(&cell.steps)).collect();
+        let width = padded(&row, &widths, &[], 0);
+        let long = width.is_none_or(|width| indent + width > WIDTH);
+        let ends = row.single || (long && !row.clauses);
+        group.push(row);
+        if ends {
+            lines.extend(align_group(std::mem::take(&mut group), indent));
+        }
+    }
+    lines.extend(align_group(group, indent));
+    lines
+}
+
+/// Rows that share columns.
+fn align_group(rows: Vec<Row>, indent: usize) -> Vec<Vec<Step>> {
     let widths: Vec<Vec<Option<usize>>> = rows
         .iter()
         .map(|row| row.cells.iter().map(|cell| flat_width(&cell.steps)).collect())
@@ -62,7 +81,10 @@ pub(super) fn align(rows: Vec<Row>, indent: usize) -> Vec<Vec<Step>> {
         .map(|((row, widths), level)| {
             let alone = padded(&row, &widths, &[], 0);
             let fits = alone.is_some_and(|width| indent + width <= WIDTH);
-            join(row, &widths, &columns, level, fits)
+            let head = widths.iter().take(2).copied().sum::<Option<usize>>();
+            let head_fits = head.is_some_and(|width| indent + width < WIDTH);
+            let split = row.clauses && row.cells.len() > 2 && !fits && head_fits;
+            join(row, &widths, &columns, level, split)
         })
         .collect()
 }
@@ -100,15 +122,15 @@ fn padded(row: &Row, widths: &[Option<usize>], columns: &[usize], level: usize) 
     Some(end)
 }
 
+/// A row with its first `level` cells as wide as the columns; its clauses may each get a line.
 fn join(
     row: Row,
     widths: &[Option<usize>],
     columns: &[usize],
     level: usize,
-    fits: bool,
+    split: bool,
 ) -> Vec<Step> {
     let mut steps = Vec::new();
-    let split = row.clauses && !fits && row.cells.len() > 2;
     if split {
         steps.extend([Step::Open, Step::Break, Step::Indent]);
     }

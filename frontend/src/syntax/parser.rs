@@ -62,6 +62,9 @@ pub(super) struct Parser<'t> {
     in_brackets: bool,
     /// Where the statement begins: an `if` there needs no `else`.
     statement: usize,
+    /// The first pair of braces whose lines are indented differently, as `{` and `}`: if a `}` is
+    /// missing, it is likely to be missing there.
+    crooked: Option<(usize, usize)>,
     diags: Diags,
     last_error: Option<usize>,
 }
@@ -109,6 +112,7 @@ pub(super) fn parse(file: FileId, text: &str, tokens: &Tokens) -> (Vec<Event>, D
         open_squares: 0,
         in_brackets: false,
         statement: usize::MAX,
+        crooked: None,
         diags: Diags::new(),
         last_error: None,
     };

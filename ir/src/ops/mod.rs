@@ -1,6 +1,6 @@
 //! The op table and what follows from it.
 //!
-//! [`table`] declares each op once. The macro here turns the declarations into the [`Op`] enum,
+//! `table.rs` declares each op once. The macro here turns the declarations into the [`Op`] enum,
 //! its text form, and the columns that shape inference, the evaluator, the cost model and the
 //! reference page read. To add an op: add its declaration; the compiler names the functions that
 //! are missing.

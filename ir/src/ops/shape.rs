@@ -158,6 +158,16 @@ fn want_float_result(dtype: DType) -> Result<(), TypeError> {
     Err(TypeError::new(format!("the result cannot be {dtype}")))
 }
 
+/// The number must be one of the type's values.
+fn want_value(dtype: DType, value: f64) -> Result<(), TypeError> {
+    let fits = match dtype {
+        DType::Bf16 | DType::F32 => true,
+        DType::I32 => value == f64::from(value as i32),
+        DType::Bool => value == 0.0 || value == 1.0,
+    };
+    if fits { Ok(()) } else { Err(TypeError::new(format!("{value} is not a value of {dtype}"))) }
+}
+
 /// A constant size must not be negative.
 fn want_sizes(shape: &[Dim]) -> Result<(), TypeError> {
     match shape.iter().find(|d| d.size().as_constant().is_some_and(|c| c < 0)) {
@@ -175,9 +185,7 @@ pub(super) fn structural(op: &Op, _: &[Ty]) -> Types {
 pub(super) fn constant(op: &Op, _: &[Ty]) -> Types {
     let Op::Constant { value, dtype, shape } = op else { return structural(op, &[]) };
     want_sizes(shape)?;
-    if !dtype.is_float() && value.0.fract() != 0.0 {
-        return Err(TypeError::new(format!("{} is not a value of {dtype}", value.0)));
-    }
+    want_value(*dtype, value.0)?;
     Ok(vec![Ty::new(*dtype, shape.clone())])
 }
 
@@ -483,6 +491,8 @@ pub(super) fn row_valid(op: &Op, tys: &[Ty]) -> Types {
 }
 
 pub(super) fn segment_shift(op: &Op, tys: &[Ty]) -> Types {
+    let Op::SegmentShift { fill, .. } = op else { return structural(op, tys) };
+    want_value(tys[0].dtype, fill.0)?;
     want_boundaries(op, tys, 1)?;
     if tys[0].rank() == 0 {
         return Err(TypeError::new("`x` must have rows").at(0, None));

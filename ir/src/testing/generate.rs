@@ -6,7 +6,7 @@ use crate::dim::{Dim, Symbol, product};
 use crate::graph::{
     Function, NodeId, Origin, Output, OutputKind, Program, Region, RegionId, SymbolDecl, Value,
 };
-use crate::ops::{Comparison, Op, Scalar};
+use crate::ops::{Comparison, Effect, Op, Scalar};
 use crate::ty::{DType, DimSharding, MeshAxis, Sharding, Ty};
 
 /// A program of one to four functions. It verifies, and prints as text that reads back equal.
@@ -41,12 +41,25 @@ pub fn random_program(rng: &mut Random) -> Program {
                 let i = 3 + b.rng.below(names.len() - 3);
                 node(&mut b, names[i].name);
             }
+            if b.rng.chance(15) {
+                twin(&mut b);
+            }
             decorate(&mut b, &mut regions, before);
         }
         outputs(&mut b);
         p.functions.push(b.f);
     }
     p
+}
+
+/// Adds a node that computes what another one does.
+fn twin(b: &mut Builder<'_>) {
+    let i = b.rng.below(b.f.nodes.len());
+    let node = b.f.nodes[i].clone();
+    if node.op.info().effect == Effect::Pure {
+        let id = b.f.push_node(node.op, node.operands, node.tys, None);
+        b.f.nodes[id.0 as usize].region = node.region;
+    }
 }
 
 /// Regions of a function by their path, made at first use as the parser does.

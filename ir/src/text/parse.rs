@@ -121,7 +121,9 @@ fn value(c: &mut Cursor<'_>, f: &Function, scope: &Scope<'_>) -> Result<Value> {
     let result = if c.eat("#") { c.integer()? } else { 0 };
     match u32::try_from(result) {
         Ok(r) if (r as usize) < results => Ok(Value { node, result: r }),
-        _ => Err(ParseError::new(at, format!("%{label} has {results} results, no #{result}"))),
+        _ => {
+            Err(ParseError::new(at, format!("%{label} has no result #{result} ({results} in all)")))
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use vlmc_ir::graph::{Function, Node, NodeId, Output, OutputKind, Program, Value};
 use vlmc_ir::ops::Op;
+use vlmc_ir::text::cursor::is_word;
 use vlmc_ir::ty::Ty;
 
 /// The two functions of a template, and how they are called.
@@ -166,14 +167,12 @@ impl<'a> Splitter<'a> {
         for v in &self.saved {
             let node = f.node(v.node);
             let op = node.op.info();
-            let base = match (&node.name, node.tys.len()) {
-                (Some(name), 1) => name.to_string(),
-                (Some(name), _) => match op.results.get(v.result as usize) {
-                    Some(r) if !r.ends_with("..") => format!("{name}.{r}"),
-                    _ => format!("{name}.{}", v.result),
-                },
-                (None, 1) => op.name.to_string(),
-                (None, _) => format!("{}.{}", op.name, v.result),
+            let path = node.origins.first().map(|o| &*o.path).filter(|p| is_word(p));
+            let label = node.name.as_deref().or(path).unwrap_or(op.name);
+            let base = match op.results.get(v.result as usize) {
+                _ if node.tys.len() == 1 => label.to_string(),
+                Some(r) if !r.ends_with("..") => format!("{label}.{r}"),
+                _ => format!("{label}.{}", v.result),
             };
             let taken = |n: &str| {
                 names.iter().any(|m| m == n) || source.inputs.iter().any(|i| &*i.name == n)

@@ -7,7 +7,9 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod checkpoint;
 pub mod host_fn;
+pub mod init;
 pub mod pack;
 pub mod positions;
 pub mod preprocess;

@@ -142,9 +142,28 @@ impl Parser<'_> {
                 self.complete(marker, Error);
             }
         } else {
+            if close == CloseBrace && self.crooked.is_none() && self.begins_line() {
+                let (opened, closed) = (self.line_indent(open), self.line_indent(self.position));
+                if opened != closed {
+                    self.crooked = Some((open, self.position));
+                }
+            }
             self.bump();
         }
         self.in_brackets = around;
+    }
+
+    /// How far the line of a token is indented, unless it is long.
+    fn line_indent(&self, position: usize) -> Option<usize> {
+        let end = self.token_range(position).start;
+        let start = self.text.floor_char_boundary(end.saturating_sub(400));
+        let before = &self.text[start..end];
+        let line = match before.rfind('\n') {
+            Some(at) => &before[at + 1..],
+            None if start == 0 => before,
+            None => return None,
+        };
+        Some(line.len() - line.trim_start_matches([' ', '\t']).len())
     }
 
     fn unclosed(&mut self, open: usize, close: SyntaxKind) {
@@ -159,6 +178,12 @@ impl Parser<'_> {
             .label(self.token_span(open), "opened here")
             .secondary(span, format!("expected {close}"))
             .help(format!("add the {close}"));
+        let diag = match self.crooked {
+            Some((inner, end)) if inner > open && close == "`}`" => diag
+                .secondary(self.token_span(inner), "or is it this one? its line and that of")
+                .secondary(self.token_span(end), "this `}` are indented differently"),
+            _ => diag,
+        };
         self.report(diag);
     }
 

@@ -1,0 +1,201 @@
+//! Evaluating a function or a model of a spec on host tensors, with the reference evaluator.
+
+use anyhow::{Context, Result, anyhow, bail};
+use indexmap::IndexMap;
+use vlmc_data::batch::Batch;
+use vlmc_data::host_fn;
+use vlmc_data::tensor::{HostData, HostTensor};
+use vlmc_frontend::elab::{Library, Lowered, Setting, Target, lower};
+use vlmc_ir::eval::{Evaluator, Real, Tensor};
+use vlmc_ir::graph::{Input, Param, Program};
+use vlmc_ir::ty::{DType, Ty};
+
+/// Numbers an evaluation computes with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Precision {
+    /// Everything in f64; the model dtype is f32, widened.
+    F64,
+    /// The model dtype is f32.
+    F32,
+    /// The model dtype is bf16: values of that type are rounded, arithmetic is f32.
+    Bf16,
+}
+
+impl Precision {
+    /// What the model dtype stands for.
+    pub fn model_dtype(self) -> DType {
+        match self {
+            Precision::Bf16 => DType::Bf16,
+            _ => DType::F32,
+        }
+    }
+}
+
+/// What to evaluate.
+#[derive(Clone, Debug)]
+pub struct Request<'r> {
+    /// A function of the spec; `None` for the model.
+    pub function: Option<&'r str>,
+    /// Arguments that are not tensors.
+    pub args: Vec<(String, String)>,
+    /// The variant.
+    pub variant: Option<&'r str>,
+    /// Further settings.
+    pub settings: Vec<Setting>,
+    /// Shapes of the tensors that the function gets.
+    pub shapes: Vec<(String, Vec<usize>)>,
+    /// The numbers.
+    pub precision: Precision,
+}
+
+/// Tensors by name.
+pub type Tensors = IndexMap<String, HostTensor>;
+
+/// What an evaluation gave.
+#[derive(Debug, Default)]
+pub struct Evaluated {
+    /// Results by name; those without one are `0`, `1`, ...
+    pub outputs: Tensors,
+    /// Losses by name: sum, count, weight.
+    pub losses: IndexMap<String, (f64, f64, f64)>,
+    /// Every named value on the way that was asked for.
+    pub seen: Tensors,
+}
+
+impl Evaluated {
+    /// The training loss: the sum of weight * sum / count.
+    pub fn loss(&self) -> f64 {
+        let term = |(sum, count, weight): &(f64, f64, f64)| {
+            if *count == 0.0 { 0.0 } else { weight * sum / count }
+        };
+        self.losses.values().map(term).sum()
+    }
+}
+
+/// Lowers what is asked for.
+pub fn program(lib: &Library, r: &Request<'_>) -> Lowered {
+    lower(
+        lib,
+        &Target {
+            function: r.function,
+            args: &r.args,
+            variant: r.variant,
+            settings: &r.settings,
+            shapes: &r.shapes,
+            dtype: r.precision.model_dtype(),
+        },
+    )
+}
+
+/// Where the value of an input comes from.
+pub enum Inputs<'i> {
+    /// Tensors by the name of the input.
+    Named(&'i Tensors),
+    /// One microbatch, through the host functions that the spec names.
+    Batch(&'i Batch),
+}
+
+/// Runs a program. `weights` gives parameters by checkpoint name; `watch` says which named values
+/// to keep.
+///
+/// # Errors
+/// When an input or parameter is missing or does not fit, or the batch is not what the spec reads.
+pub fn run(
+    program: &Program,
+    precision: Precision,
+    inputs: &Inputs<'_>,
+    weights: &mut dyn FnMut(&str, &Param) -> Result<HostTensor>,
+    watch: &dyn Fn(&str) -> bool,
+) -> Result<Evaluated> {
+    match precision {
+        Precision::F64 => run_as::<f64>(program, inputs, weights, watch),
+        _ => run_as::<f32>(program, inputs, weights, watch),
+    }
+}
+
+fn run_as<R: Real>(
+    program: &Program,
+    inputs: &Inputs<'_>,
+    weights: &mut dyn FnMut(&str, &Param) -> Result<HostTensor>,
+    watch: &dyn Fn(&str) -> bool,
+) -> Result<Evaluated> {
+    let main = program.main().ok_or_else(|| anyhow!("the program is empty"))?;
+    let mut values: Vec<(&str, Tensor<R>)> = vec![];
+    for input in &main.inputs {
+        let host = input_value(input, inputs)?;
+        let t = to_tensor(&host, &input.ty).with_context(|| format!("input `{}`", input.name))?;
+        values.push((&input.name, t));
+    }
+    let mut seen = Tensors::new();
+    let mut provider = |name: &str, p: &Param| {
+        let host = weights(name, p).map_err(|e| vlmc_ir::eval::EvalError::new(format!("{e:#}")))?;
+        to_tensor(&host, &p.ty).map_err(|e| vlmc_ir::eval::EvalError::new(format!("{e:#}")))
+    };
+    let mut observer = |path: &str, t: &Tensor<R>| {
+        if watch(path)
+            && let Ok(h) = to_host(t)
+        {
+            seen.insert(path.to_string(), h);
+        }
+    };
+    let outputs = {
+        let mut evaluator = Evaluator::new(program, &mut provider).observe(&mut observer);
+        evaluator.run_main(&values).map_err(|e| anyhow!("{e}"))?
+    };
+    let mut result = Evaluated { seen, ..Evaluated::default() };
+    for (i, o) in outputs.0.iter().enumerate() {
+        let name = o.name.as_ref().map_or_else(|| i.to_string(), |n| n.to_string());
+        match &o.loss {
+            Some((count, weight)) => {
+                let number = |t: &Tensor<R>| t.to_f64().first().copied().unwrap_or(0.0);
+                result.losses.insert(name, (number(&o.value), number(count), *weight));
+            }
+            None => {
+                result.outputs.insert(name, to_host(&o.value)?);
+            }
+        }
+    }
+    Ok(result)
+}
+
+fn input_value(input: &Input, inputs: &Inputs<'_>) -> Result<HostTensor> {
+    match (inputs, &input.from) {
+        (Inputs::Named(map), _) => {
+            map.get(&*input.name).cloned().ok_or_else(|| anyhow!("input `{}` is missing", input.name))
+        }
+        (Inputs::Batch(batch), Some(call)) => {
+            let args: Vec<(&str, i64)> =
+                call.arguments.iter().map(|(k, v)| (k.as_str(), *v)).collect();
+            host_fn::evaluate(&call.function, &args, batch)
+                .with_context(|| format!("input `{}`", input.name))
+        }
+        (Inputs::Batch(_), None) => {
+            bail!("input `{}` has no host function, so a batch does not tell it", input.name)
+        }
+    }
+}
+
+/// A host tensor as the type of the program says; its shape is checked by the evaluator.
+fn to_tensor<R: Real>(h: &HostTensor, ty: &Ty) -> Result<Tensor<R>> {
+    let dims = h.shape.clone();
+    let t = match ty.dtype {
+        DType::Bf16 | DType::F32 => {
+            let data: Vec<R> = h.to_f64().into_iter().map(R::from_f64).collect();
+            Tensor::floats(ty.dtype, dims, data)
+        }
+        DType::I32 => Tensor::ints(dims, h.to_i64()?),
+        DType::Bool => Tensor::bools(dims, h.to_i64()?.into_iter().map(|v| v != 0).collect()),
+    };
+    t.map_err(|e| anyhow!("{e}"))
+}
+
+/// The other way: floats become f64 when computed so, else f32.
+pub fn to_host<R: Real>(t: &Tensor<R>) -> Result<HostTensor> {
+    let data = match t.dtype {
+        DType::I32 => HostData::I64(t.as_ints()?.to_vec()),
+        DType::Bool => HostData::Bool(t.as_bools()?.to_vec()),
+        _ if std::mem::size_of::<R>() == 8 => HostData::F64(t.to_f64()),
+        _ => HostData::F32(t.to_f64().into_iter().map(|v| v as f32).collect()),
+    };
+    Ok(HostTensor::new(t.dims.clone(), data)?)
+}

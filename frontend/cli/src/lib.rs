@@ -1,0 +1,4 @@
+//! What the commands of `vlmc` do, apart from reading arguments and printing.
+
+pub mod eval;
+pub mod spec;
