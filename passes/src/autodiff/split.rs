@@ -37,7 +37,8 @@ pub(super) fn lower_all(program: &Program, templates: &[Template]) -> Vec<Lowere
         let mut joint = t.joint.function.clone();
         connect(&mut joint, &t.joint.calls, &lowered);
         let is = cheap.get(&program.functions[t.source].name).copied().unwrap_or(false);
-        lowered.push(Splitter::new(t, &joint, &cheap).split(&program.functions[t.source]));
+        lowered
+            .push(Splitter::new(t, &joint, &cheap, &lowered).split(&program.functions[t.source]));
         cheap.insert(t.forward_name.clone(), is);
     }
     lowered
@@ -74,6 +75,7 @@ struct Splitter<'a> {
     t: &'a Template,
     joint: &'a Function,
     cheap: &'a FxHashMap<String, bool>,
+    lowered: &'a [Lowered],
     /// Nodes that the backward function has: gradients, and forward nodes made again.
     live: Vec<bool>,
     inputs: BTreeSet<usize>,
@@ -82,11 +84,17 @@ struct Splitter<'a> {
 }
 
 impl<'a> Splitter<'a> {
-    fn new(t: &'a Template, joint: &'a Function, cheap: &'a FxHashMap<String, bool>) -> Self {
+    fn new(
+        t: &'a Template,
+        joint: &'a Function,
+        cheap: &'a FxHashMap<String, bool>,
+        lowered: &'a [Lowered],
+    ) -> Self {
         let mut s = Splitter {
             t,
             joint,
             cheap,
+            lowered,
             live: vec![false; joint.nodes.len()],
             inputs: BTreeSet::new(),
             params: BTreeSet::new(),
@@ -115,12 +123,22 @@ impl<'a> Splitter<'a> {
                 self.params.insert(v.node);
                 false
             }
-            _ if is_forward && self.t.saved.keeps(v, is_cheap_node(node, self.cheap)) => {
+            _ if is_forward && self.t.saved.keeps(v, self.is_cheap(v)) => {
                 self.saved.insert(v);
                 false
             }
             _ => true,
         }
+    }
+
+    /// What a callee keeps is kept, though the callee be cheap: somebody asked for it.
+    fn is_cheap(&self, v: Value) -> bool {
+        let call = self.t.joint.calls.iter().find(|c| c.forward == v.node);
+        let is_kept = call.is_some_and(|c| {
+            let l = &self.lowered[c.template];
+            v.result as usize >= l.forward.outputs.len() - l.extra.len()
+        });
+        !is_kept && is_cheap_node(self.joint.node(v.node), self.cheap)
     }
 
     fn split(self, source: &Function) -> Lowered {
@@ -156,6 +174,28 @@ impl<'a> Splitter<'a> {
         }
     }
 
+    /// What to call a saved value: the name of its node, or where it comes from, or its op; of
+    /// several results with the name of the result.
+    fn name_of(&self, v: Value) -> String {
+        let node = self.joint.node(v.node);
+        let op = node.op.info();
+        let path = node.origins.first().map(|o| &*o.path).filter(|p| is_word(p));
+        let label = node.name.as_deref().or(path).unwrap_or(op.name);
+        if node.tys.len() == 1 {
+            return label.to_string();
+        }
+        let call = self.t.joint.calls.iter().find(|c| c.forward == v.node);
+        let output = call.and_then(|c| {
+            let l = &self.lowered[c.template];
+            l.forward.outputs.get(v.result as usize)?.name.as_deref()
+        });
+        let name = output.map(|n| n.strip_prefix("saved.").unwrap_or(n));
+        match name.or(op.results.get(v.result as usize).copied().filter(|r| !r.ends_with(".."))) {
+            Some(r) if is_word(r) => format!("{label}.{r}"),
+            _ => format!("{label}.{}", v.result),
+        }
+    }
+
     /// The forward function, and for each saved value which of its results it is, and its name.
     fn forward(&self, source: &Function) -> (Function, Vec<u32>, Vec<String>) {
         let mut f = Function {
@@ -165,15 +205,7 @@ impl<'a> Splitter<'a> {
         };
         let (mut results, mut names): (Vec<u32>, Vec<String>) = (vec![], vec![]);
         for v in &self.saved {
-            let node = f.node(v.node);
-            let op = node.op.info();
-            let path = node.origins.first().map(|o| &*o.path).filter(|p| is_word(p));
-            let label = node.name.as_deref().or(path).unwrap_or(op.name);
-            let base = match op.results.get(v.result as usize) {
-                _ if node.tys.len() == 1 => label.to_string(),
-                Some(r) if !r.ends_with("..") => format!("{label}.{r}"),
-                _ => format!("{label}.{}", v.result),
-            };
+            let base = self.name_of(*v);
             let taken = |n: &str| {
                 names.iter().any(|m| m == n) || source.inputs.iter().any(|i| &*i.name == n)
             };

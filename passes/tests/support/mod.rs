@@ -1,6 +1,10 @@
 //! Helpers of the gradient tests: programs from text, evaluation, central differences.
 #![allow(dead_code, missing_docs, clippy::unwrap_used)]
 
+mod typed;
+
+pub use typed::typed;
+
 use std::collections::BTreeMap;
 use vlmc_ir::eval::{EvalError, Evaluator, Outputs, Real, Tensor};
 use vlmc_ir::graph::{Param, Program};
