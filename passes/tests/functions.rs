@@ -399,6 +399,33 @@ fn saved_sets_as_text() {
         plan.saved().iter().map(|l| l.to_string()).collect::<Vec<_>>().join("")
     };
     assert_eq!(lists(&model()), SAVED);
+    // What comes before and after the recurrence is made again of the convolution's input.
+    let head = DELTA.split_once('{').unwrap().1.lines().filter(|l| l.contains("input %"));
+    let inputs: Vec<&str> = head.map(str::trim).collect();
+    let main = format!(
+        "{DELTA}func @main {{
+        {}
+        param %p = \"p\" : f32[8, 8] init constant(1.0)
+        %px = mul %x, %p
+        %o = call %px, %beta_in, %g_in, %cu, %padded {{callee = \"delta\", scope = \"d\", path = \"d\", layer = none}}
+        %oo = mul %o, %o
+        %s = reduce_sum %oo {{axes = [0, 1, 2]}}
+        %n = constant {{value = 1.0, dtype = f32, shape = []}}
+        loss \"sum\" = %s / %n weight 1.0
+        }}",
+        inputs.join("\n")
+    );
+    assert_eq!(
+        lists(&program(&typed(&main))),
+        "@delta
+  input x : f32[8, 8]
+  input beta_in : f32[8, 2]
+  input g_in : f32[8, 2]
+  input cu : i32[5]
+  input padded : i32[5]
+  0 bytes, 21 nodes made again
+"
+    );
 }
 
 const SAVED: &str = "\

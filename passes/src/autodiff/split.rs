@@ -1,6 +1,7 @@
 //! A forward and a backward function from a differentiated one.
 
 use super::Target;
+use super::cut::{Supply, fewest_bytes};
 use super::reverse::{CallPair, Template, add_input};
 use super::saved::{Saved, SavedList, is_cheap};
 use super::unique;
@@ -10,6 +11,9 @@ use vlmc_ir::graph::{Function, Node, NodeId, Output, OutputKind, Program, Value}
 use vlmc_ir::ops::Op;
 use vlmc_ir::text::cursor::is_word;
 use vlmc_ir::ty::Ty;
+
+/// What sizes that are known only when running count as, where bytes are compared.
+const NOMINAL_SIZE: i64 = 4096;
 
 /// The two functions of a template, and how they are called.
 pub(super) struct Lowered {
@@ -80,6 +84,8 @@ struct Splitter<'a> {
     live: Vec<bool>,
     inputs: BTreeSet<usize>,
     params: BTreeSet<NodeId>,
+    /// What to keep of what may be needed, and what of it is.
+    chosen: BTreeSet<Value>,
     saved: BTreeSet<Value>,
 }
 
@@ -98,9 +104,26 @@ impl<'a> Splitter<'a> {
             live: vec![false; joint.nodes.len()],
             inputs: BTreeSet::new(),
             params: BTreeSet::new(),
+            chosen: BTreeSet::new(),
             saved: BTreeSet::new(),
         };
+        // First the gradients alone: what they need decides what is kept.
+        let mut needed = BTreeSet::new();
         let mut open: Vec<Value> = t.joint.gradients.iter().map(|g| g.value).collect();
+        while let Some(v) = open.pop() {
+            if (v.node.0 as usize) < t.joint.forward {
+                needed.insert(v);
+            } else if !std::mem::replace(&mut s.live[v.node.0 as usize], true) {
+                open.extend_from_slice(&joint.node(v.node).operands);
+            }
+        }
+        let nominal = |v: Value| joint.ty(v).bytes().eval(&|_| Some(NOMINAL_SIZE));
+        let bytes = |v: Value| match t.saved.exception(v) {
+            Some(false) => i64::MAX,
+            _ => nominal(v).unwrap_or(i64::MAX),
+        };
+        s.chosen = fewest_bytes(&needed, |v| s.supply(v), bytes);
+        let mut open: Vec<Value> = needed.into_iter().collect();
         while let Some(v) = open.pop() {
             if s.needs_node(v) && !std::mem::replace(&mut s.live[v.node.0 as usize], true) {
                 open.extend_from_slice(&joint.node(v.node).operands);
@@ -109,13 +132,23 @@ impl<'a> Splitter<'a> {
         s
     }
 
-    /// Notes that a value is needed. Returns whether its node is to be part of the backward
-    /// function.
-    fn needs_node(&mut self, v: Value) -> bool {
+    /// How a forward value can be had.
+    fn supply(&self, v: Value) -> Supply {
         let node = self.joint.node(v.node);
-        let is_forward = (v.node.0 as usize) < self.t.joint.forward;
         match &node.op {
-            Op::Input { index } if is_forward => {
+            Op::Input { .. } | Op::Param { .. } => Supply::Free,
+            _ => match self.t.saved.exception(v) {
+                Some(true) => Supply::Kept,
+                None if !self.is_cheap(v) => Supply::Origin,
+                _ => Supply::Made(node.operands.clone()),
+            },
+        }
+    }
+
+    /// Notes that a forward value is needed. Returns whether its node is made again.
+    fn needs_node(&mut self, v: Value) -> bool {
+        match &self.joint.node(v.node).op {
+            Op::Input { index } => {
                 self.inputs.insert(*index as usize);
                 false
             }
@@ -123,7 +156,7 @@ impl<'a> Splitter<'a> {
                 self.params.insert(v.node);
                 false
             }
-            _ if is_forward && self.t.saved.keeps(v, self.is_cheap(v)) => {
+            _ if self.chosen.contains(&v) => {
                 self.saved.insert(v);
                 false
             }
