@@ -167,7 +167,7 @@ impl<R: Real> Executor<R> {
             Step::Run { program, inputs, outputs, .. } => self
                 .run(program, inputs, outputs)
                 .with_context(|| format!("program `{program}`")),
-            Step::Seeds => self.seeds(),
+            Step::Totals => self.totals(),
             Step::Accumulate { params } => params.iter().try_for_each(|p| self.accumulate(p)),
             Step::Publish { params } => params.iter().try_for_each(|p| self.publish(p)),
             Step::Free { buffers } => {
@@ -290,17 +290,15 @@ impl<R: Real> Executor<R> {
         Some(p.shape.clone())
     }
 
-    /// weight / total count of each loss; 0 where nothing counts, so that gradients are zero.
-    fn seeds(&mut self) -> Result<()> {
+    /// The count of each loss over all microbatches, by which its sum and gradients are divided.
+    fn totals(&mut self) -> Result<()> {
         for loss in self.artifact.manifest.losses.clone() {
             let mut total = 0.0;
             for m in 0..self.artifact.schedule.microbatches {
                 total += scalar(self.get(&Buffer::LossCount(m, loss.name.clone()))?);
             }
-            let seed = if total == 0.0 { 0.0 } else { loss.weight / total };
-            let number = |v: f64| Tensor::from_f64(vec![], &[v]);
-            self.buffers.insert(Buffer::TotalCount(loss.name.clone()), number(total)?);
-            self.buffers.insert(Buffer::Seed(loss.name.clone()), number(seed)?);
+            let total = Tensor::from_f64(vec![], &[total])?;
+            self.buffers.insert(Buffer::TotalCount(loss.name.clone()), total);
         }
         Ok(())
     }

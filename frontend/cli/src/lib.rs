@@ -1,4 +1,5 @@
 //! What the commands of `vlmc` do, apart from reading arguments and printing.
 
+pub mod compile;
 pub mod eval;
 pub mod spec;

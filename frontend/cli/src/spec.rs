@@ -63,12 +63,17 @@ pub fn load(spec: &str) -> std::io::Result<(Library, Diags)> {
     }
     match std::fs::read(path) {
         Ok(bytes) => {
-            let folder = path.parent().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
+            let folder =
+                path.parent().map(|p| if p.as_os_str().is_empty() { Path::new(".") } else { p });
             Ok(Library::load(spec, bytes, &FileReader { folder: folder.map(Path::to_path_buf) }))
         }
         Err(e) => {
             let name = path.file_stem().map(|s| s.to_string_lossy().into_owned());
-            match name.as_deref().filter(|_| !path.exists()).and_then(|n| embedded(n).map(|t| (n, t))) {
+            match name
+                .as_deref()
+                .filter(|_| !path.exists())
+                .and_then(|n| embedded(n).map(|t| (n, t)))
+            {
                 Some((name, text)) => {
                     let bytes = text.as_bytes().to_vec();
                     Ok(Library::load(&format!("{name}.vlm"), bytes, &FileReader { folder: None }))

@@ -122,7 +122,8 @@ impl Elab<'_> {
 
     fn run_builtin(&mut self, name: &str, b: &[Option<(Val, Span)>], span: Span) -> Val {
         let Some(first) = b[0].clone() else {
-            let names = BUILTINS.iter().find(|(n, _)| *n == name).map_or("an argument", |(_, a)| a[0]);
+            let names =
+                BUILTINS.iter().find(|(n, _)| *n == name).map_or("an argument", |(_, a)| a[0]);
             return self.missing_argument(name, names, span);
         };
         match name {
@@ -131,7 +132,13 @@ impl Elab<'_> {
             "i32" => self.cast(first, DType::I32, span),
             "sum" | "mean" | "max" => self.reduction(name, b, span),
             "min" => match (as_float(&first.0), b[1].as_ref().and_then(|(v, _)| as_float(v))) {
-                (Some(x), Some(y)) => if x <= y { first.0 } else { b[1].clone().map_or(Val::Unknown, |v| v.0) },
+                (Some(x), Some(y)) => {
+                    if x <= y {
+                        first.0
+                    } else {
+                        b[1].clone().map_or(Val::Unknown, |v| v.0)
+                    }
+                }
                 _ => Val::Float(None),
             },
             "where" => match (b[1].clone(), b[2].clone()) {
@@ -172,7 +179,9 @@ impl Elab<'_> {
                     })
                     .collect::<Option<Vec<u32>>>();
                 match permutation {
-                    Some(permutation) => self.op_call(Op::Transpose { permutation }, &[first], span),
+                    Some(permutation) => {
+                        self.op_call(Op::Transpose { permutation }, &[first], span)
+                    }
                     None => self.wrong_kind(span, "a list of axes", &Val::List(l.clone())),
                 }
             }
@@ -246,14 +255,12 @@ impl Elab<'_> {
             // A float of the wanted type needs no node; the maths is the same.
             Val::Tensor(t) if self.ty(t).dtype == dtype => Val::Tensor(t),
             Val::Tensor(_) => self.op_call(Op::Cast { dtype }, &[(v, at)], span),
-            Val::Int(_) | Val::Float(_) => match self.constant(
-                as_float(&v).unwrap_or(0.0),
-                Ty::scalar(dtype),
-                span,
-            ) {
-                Some(t) => Val::Tensor(t),
-                None => Val::Unknown,
-            },
+            Val::Int(_) | Val::Float(_) => {
+                match self.constant(as_float(&v).unwrap_or(0.0), Ty::scalar(dtype), span) {
+                    Some(t) => Val::Tensor(t),
+                    None => Val::Unknown,
+                }
+            }
             other => self.wrong_kind(at, "a tensor", &other),
         }
     }
@@ -322,9 +329,12 @@ impl Elab<'_> {
             // Dim parameters of a function under check are not known either, but will be.
             if !self.symbolic || super::PRELUDE_SYMBOLS.contains(&&*s.0) {
                 self.diags.push(
-                    Diag::error(Code::WrongKind, format!("the mean over `{s}` depends on the batch"))
-                        .label(span, format!("`{s}` rows, padding included"))
-                        .help("divide a sum over valid rows by their number"),
+                    Diag::error(
+                        Code::WrongKind,
+                        format!("the mean over `{s}` depends on the batch"),
+                    )
+                    .label(span, format!("`{s}` rows, padding included"))
+                    .help("divide a sum over valid rows by their number"),
                 );
                 return Val::Unknown;
             }
@@ -444,7 +454,8 @@ impl Elab<'_> {
     /// Calls an op of the table: operands in order, attributes by name. A Sequence stands for the
     /// boundaries.
     fn table_op(&mut self, name: &str, args: &Args, span: Span) -> Option<Val> {
-        let info = Op::all().iter().find(|o| o.name == name && o.effect == vlmc_ir::ops::Effect::Pure)?;
+        let info =
+            Op::all().iter().find(|o| o.name == name && o.effect == vlmc_ir::ops::Effect::Pure)?;
         let attribute = |n: &str| info.attributes.iter().any(|(a, _)| *a == n);
         let mut operands: Vec<(Val, Span)> = vec![];
         let mut attributes: Vec<(&str, String, Span)> = vec![];
@@ -454,7 +465,11 @@ impl Elab<'_> {
                     Some(text) => attributes.push((&n.name, text, a.span)),
                     None if a.val.is_unknown() => return Some(Val::Unknown),
                     None => {
-                        return Some(self.wrong_kind(a.span, "a number known when compiling", &a.val));
+                        return Some(self.wrong_kind(
+                            a.span,
+                            "a number known when compiling",
+                            &a.val,
+                        ));
                     }
                 },
                 Some(n) => {
@@ -488,7 +503,8 @@ impl Elab<'_> {
             Ok(op) => Some(self.op_call(op, &operands, span)),
             Err(e) => {
                 let place = attributes.iter().find(|(k, ..)| *k == e.name).map_or(span, |a| a.2);
-                let list: Vec<_> = info.attributes.iter().map(|(a, t)| format!("{a}: {t}")).collect();
+                let list: Vec<_> =
+                    info.attributes.iter().map(|(a, t)| format!("{a}: {t}")).collect();
                 self.diags.push(
                     Diag::error(Code::WrongArguments, format!("op `{name}`: {e}"))
                         .label(place, "")

@@ -78,14 +78,19 @@ impl Elab<'_> {
                     Some(d) => {
                         let kind = d.kind();
                         self.diags.push(
-                            Diag::error(Code::WrongKind, format!("`{n}` is a {kind}, not a function"))
-                                .label(f.span, "called here")
-                                .help(match d {
-                                    Def::Module(_) => {
-                                        format!("declare it as a part, `part x : {n}(..)`, and call that")
-                                    }
-                                    _ => "only functions and parts are called".to_string(),
-                                }),
+                            Diag::error(
+                                Code::WrongKind,
+                                format!("`{n}` is a {kind}, not a function"),
+                            )
+                            .label(f.span, "called here")
+                            .help(match d {
+                                Def::Module(_) => {
+                                    format!(
+                                        "declare it as a part, `part x : {n}(..)`, and call that"
+                                    )
+                                }
+                                _ => "only functions and parts are called".to_string(),
+                            }),
                         );
                         return Val::Unknown;
                     }
@@ -169,7 +174,11 @@ impl Elab<'_> {
                     let known: Vec<_> =
                         functions(&i.module.ast).map(|f| f.name.name.clone()).collect();
                     let what = format!("function of `{}`", i.module.ast.name.name);
-                    self.unknown_name(&what, &Ident { name: function.to_string(), span: at }, &known);
+                    self.unknown_name(
+                        &what,
+                        &Ident { name: function.to_string(), span: at },
+                        &known,
+                    );
                     return Val::Unknown;
                 };
                 if !self.symbolic && i.template.is_some() {
@@ -187,7 +196,10 @@ impl Elab<'_> {
                 self.diags.push(
                     Diag::error(Code::WrongKind, "a stack is run with `for`")
                         .label(at, "is a stack")
-                        .help(format!("write `for layer in {} {{ h = layer(h) }}`", s.part.name.name)),
+                        .help(format!(
+                            "write `for layer in {} {{ h = layer(h) }}`",
+                            s.part.name.name
+                        )),
                 );
                 Val::Unknown
             }

@@ -149,9 +149,12 @@ impl Elab<'_> {
                     _ => continue,
                 };
                 self.diags.push(
-                    Diag::error(Code::WrongKind, "only a model has inputs, collections and a `forward` block")
-                        .label(at, format!("`{}` is a module", d.ast.name.name))
-                        .help("take it as an argument of a function, or declare a `model`"),
+                    Diag::error(
+                        Code::WrongKind,
+                        "only a model has inputs, collections and a `forward` block",
+                    )
+                    .label(at, format!("`{}` is a module", d.ast.name.name))
+                    .help("take it as an argument of a function, or declare a `model`"),
                 );
             }
         }
@@ -280,9 +283,9 @@ use super::PRELUDE_SYMBOLS as PRELUDE;
 /// Whether a type has a dim that is just this name.
 fn mentions(ty: &ast::Ty, name: &str) -> bool {
     match &ty.kind {
-        ast::TyKind::Tensor(_, dims) => dims.iter().any(|d| {
-            matches!(d, ast::DimTy::Expr(e) if super::plain_name(e) == Some(name))
-        }),
+        ast::TyKind::Tensor(_, dims) => dims
+            .iter()
+            .any(|d| matches!(d, ast::DimTy::Expr(e) if super::plain_name(e) == Some(name))),
         ast::TyKind::Tuple(items) => items.iter().any(|t| mentions(t, name)),
         ast::TyKind::Name(_) => false,
     }

@@ -200,9 +200,9 @@ impl Elab<'_> {
                     _ => {
                         let known = ["int", "float", "bool", "string"].map(String::from);
                         let mut all: Vec<String> = known.to_vec();
-                        all.extend(self.names_of(file, |d| {
-                            matches!(d, Def::Enum(_) | Def::Config(_))
-                        }));
+                        all.extend(
+                            self.names_of(file, |d| matches!(d, Def::Enum(_) | Def::Config(_))),
+                        );
                         self.unknown_name("type of a configuration field", n, &all);
                         None
                     }
@@ -348,8 +348,11 @@ impl Elab<'_> {
     ) -> Val {
         let mut fields = IndexMap::new();
         for f in &d.ast.fields {
-            let text =
-                if path.is_empty() { f.name.name.clone() } else { format!("{path}.{}", f.name.name) };
+            let text = if path.is_empty() {
+                f.name.name.clone()
+            } else {
+                format!("{path}.{}", f.name.name)
+            };
             let t = self.field_ty(d.file, &f.ty);
             let v = match (&t, &f.default) {
                 (Some(FieldTy::Config(inner)), None) if depth < 16 => {
@@ -374,8 +377,10 @@ impl Elab<'_> {
         loop {
             let Some(v) = all.iter().find(|v| v.ast.name.value == name) else {
                 let names: Vec<_> = all.iter().map(|v| v.ast.name.value.as_str()).collect();
-                let mut diag =
-                    Diag::error(Code::UnknownVariant, format!("`{model}` has no variant \"{name}\""));
+                let mut diag = Diag::error(
+                    Code::UnknownVariant,
+                    format!("`{model}` has no variant \"{name}\""),
+                );
                 diag = match span {
                     Some(s) => diag.label(s, "named here"),
                     None => {
@@ -437,8 +442,7 @@ impl Elab<'_> {
     ) -> Val {
         let mut missing = vec![];
         let mut v = self.default_config(d, "", &mut missing, 0);
-        let mut all =
-            variant.map(|n| self.variant_settings(model, n, None)).unwrap_or_default();
+        let mut all = variant.map(|n| self.variant_settings(model, n, None)).unwrap_or_default();
         all.extend_from_slice(settings);
         let mut setters: IndexMap<String, Setter> = IndexMap::new();
         for s in &all {
@@ -550,11 +554,16 @@ impl Elab<'_> {
             }
             let Some(value) = at.map(show) else { continue };
             values.push((name.join("."), value.clone()));
-            let full = if path.is_empty() { name.join(".") } else { format!("{path}.{}", name.join(".")) };
+            let full =
+                if path.is_empty() { name.join(".") } else { format!("{path}.{}", name.join(".")) };
             match setters.get(&full) {
                 Some(Setter::Spec(s)) => diag = diag.secondary(*s, format!("{full} = {value}")),
                 Some(Setter::Flag(line)) => {
-                    diag = diag.secondary_flag(line.clone(), 0..line.len(), format!("{full} = {value}"));
+                    diag = diag.secondary_flag(
+                        line.clone(),
+                        0..line.len(),
+                        format!("{full} = {value}"),
+                    );
                 }
                 None => {}
             }

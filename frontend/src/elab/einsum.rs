@@ -32,7 +32,8 @@ impl Elab<'_> {
         let output = names(output);
         let given: Vec<_> = [a, b].into_iter().flatten().collect();
         if inputs.len() != given.len() {
-            let message = format!("{} operands in the pattern, {} given", inputs.len(), given.len());
+            let message =
+                format!("{} operands in the pattern, {} given", inputs.len(), given.len());
             return self.bad_pattern(at, &message);
         }
         let mut axes = vec![];
@@ -69,8 +70,7 @@ impl Elab<'_> {
             ([x], [(v, s)]) => {
                 let summed = x.iter().enumerate().filter(|(_, n)| !output.contains(n));
                 let dims: Vec<u32> = summed.map(|(i, _)| i as u32).collect();
-                let kept: Vec<String> =
-                    x.iter().filter(|n| output.contains(n)).cloned().collect();
+                let kept: Vec<String> = x.iter().filter(|n| output.contains(n)).cloned().collect();
                 let sum = if dims.is_empty() {
                     v.clone()
                 } else {
@@ -101,7 +101,10 @@ impl Elab<'_> {
                     l.iter().find(|n| !m.contains(n) && !output.contains(n)).cloned()
                 };
                 if let Some(n) = alone(x, y).or(alone(y, x)) {
-                    return self.bad_pattern(at, &format!("`{n}` is in one operand and not in the result"));
+                    return self.bad_pattern(
+                        at,
+                        &format!("`{n}` is in one operand and not in the result"),
+                    );
                 }
                 order.extend(x.iter().filter(|n| position(y, n).is_none()).cloned());
                 order.extend(y.iter().filter(|n| position(x, n).is_none()).cloned());

@@ -101,9 +101,12 @@ impl Elab<'_> {
                 let names: Vec<_> =
                     several.iter().map(|(d, _)| format!("{}.{n}", d.ast.name.name)).collect();
                 self.diags.push(
-                    Diag::error(Code::UnknownName, format!("`{n}` could be {}", names.join(" or ")))
-                        .label(span, "in several enumerations")
-                        .help("write it with the name of its enumeration"),
+                    Diag::error(
+                        Code::UnknownName,
+                        format!("`{n}` could be {}", names.join(" or ")),
+                    )
+                    .label(span, "in several enumerations")
+                    .help("write it with the name of its enumeration"),
                 );
                 Val::Unknown
             }
@@ -311,7 +314,11 @@ impl Elab<'_> {
             (Val::Bool(_), Val::Bool(_)) => Val::Bool(None),
             (Val::Str(_), Val::Str(_)) => Val::Str(None),
             (Val::Enum(d, i), Val::Enum(e, j)) if std::sync::Arc::ptr_eq(d, e) => {
-                if i == j { x } else { Val::Enum(d.clone(), None) }
+                if i == j {
+                    x
+                } else {
+                    Val::Enum(d.clone(), None)
+                }
             }
             (Val::Tensor(s), Val::Tensor(t)) => {
                 let (s, t) = (self.ty(*s), self.ty(*t));

@@ -31,9 +31,12 @@ pub fn import_config(lib: &Library, json: &Json) -> Result<Imported, Diags> {
             imports().flat_map(|i| &i.ast.types).map(|t| format!("\"{}\"", t.value)).collect();
         let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
         diags.push(
-            Diag::error(Code::UnsupportedConfig, format!("no model here takes model_type \"{kind}\""))
-                .note(format!("known: {known}"))
-                .help("name the type in an `import` of the spec, if the maths is the same"),
+            Diag::error(
+                Code::UnsupportedConfig,
+                format!("no model here takes model_type \"{kind}\""),
+            )
+            .note(format!("known: {known}"))
+            .help("name the type in an `import` of the spec, if the maths is the same"),
         );
         return Err(diags);
     };
@@ -121,11 +124,8 @@ fn read_config(
 ) {
     for f in &d.ast.fields {
         let Some(key) = &f.key else { continue };
-        let full = if prefix.is_empty() {
-            key.value.clone()
-        } else {
-            format!("{prefix}.{}", key.value)
-        };
+        let full =
+            if prefix.is_empty() { key.value.clone() } else { format!("{prefix}.{}", key.value) };
         let Some(value) = get(json, &key.value) else { continue };
         path.push(f.name.name.clone());
         let inner = match &f.ty {

@@ -111,9 +111,15 @@ impl Library {
     /// Loads the spec of this name and text. Files that failed to parse are loaded as far as they
     /// go; the caller stops on errors before it uses them.
     pub fn load(name: &str, bytes: Vec<u8>, reader: &dyn Reader) -> (Library, Diags) {
-        let mut loader = Loader { lib: Library::default(), diags: Diags::new(), reader, open: vec![] };
+        let mut loader =
+            Loader { lib: Library::default(), diags: Diags::new(), reader, open: vec![] };
         loader.lib.root = loader.file("", name.to_string(), bytes);
         (loader.lib, loader.diags)
+    }
+
+    /// The standard library alone, as a root.
+    pub fn standard(&self) -> Library {
+        Library::load("std.vlm", STD.as_bytes().to_vec(), &NoModules).0
     }
 
     /// The scope of a file.
@@ -202,8 +208,9 @@ impl Loader<'_> {
             None => {
                 let mut known = self.reader.modules();
                 known.push("std".to_string());
-                let mut diag = Diag::error(Code::UnknownModule, format!("there is no module `{name}`"))
-                    .label(span, format!("no file `{name}.vlm` beside this one"));
+                let mut diag =
+                    Diag::error(Code::UnknownModule, format!("there is no module `{name}`"))
+                        .label(span, format!("no file `{name}.vlm` beside this one"));
                 diag = match nearest(&name, known.iter().map(String::as_str)) {
                     Some(n) => diag.help_edit(format!("did you mean `{n}`?"), span, n),
                     None => diag.help("imported files lie in the folder of the spec"),

@@ -199,12 +199,7 @@ impl<'a> Elab<'a> {
     }
 
     /// Adds a node to the function being built.
-    fn push(
-        &mut self,
-        op: Op,
-        operands: &[graph::Value],
-        span: Span,
-    ) -> Result<NodeId, TypeError> {
+    fn push(&mut self, op: Op, operands: &[graph::Value], span: Span) -> Result<NodeId, TypeError> {
         let origin = self.origin(span);
         let at = self.at();
         let id = at.f.push(op, operands)?;

@@ -59,10 +59,13 @@ impl Elab<'_> {
                     if self.condition(&mut frame, e) == Some(false) {
                         let text = self.source_text(e.span);
                         self.diags.push(
-                            Diag::error(Code::ConstraintViolated, format!("`{text}` does not hold"))
-                                .label(e.span, "required here")
-                                .secondary(place.span, "for this part")
-                                .help("change the arguments of the part"),
+                            Diag::error(
+                                Code::ConstraintViolated,
+                                format!("`{text}` does not hold"),
+                            )
+                            .label(e.span, "required here")
+                            .secondary(place.span, "for this part")
+                            .help("change the arguments of the part"),
                         );
                     }
                 }
@@ -298,8 +301,14 @@ impl Elab<'_> {
         let name = join_name(&i.path, &p.name.name);
         let origin = self.origin(p.name.span);
         let at = self.at();
-        let param =
-            Param { name: name.as_str().into(), key: key.clone(), each, ty, init, decay: !p.no_decay };
+        let param = Param {
+            name: name.as_str().into(),
+            key: key.clone(),
+            each,
+            ty,
+            init,
+            decay: !p.no_decay,
+        };
         let v: graph::Value = at.f.add_param(param);
         if let Some(node) = at.f.nodes.last_mut() {
             node.origins.push(graph::Origin { path: name.into(), ..origin });

@@ -74,8 +74,9 @@ impl Elab<'_> {
             (None, None) => {
                 let name = self.lib.sources.name(root).to_string();
                 self.diags.push(
-                    Diag::error(Code::NoModel, format!("`{name}` declares no model"))
-                        .help("name a function, as in `SPEC::Module.forward`, or declare a `model`"),
+                    Diag::error(Code::NoModel, format!("`{name}` declares no model")).help(
+                        "name a function, as in `SPEC::Module.forward`, or declare a `model`",
+                    ),
                 );
                 None
             }
@@ -185,9 +186,12 @@ impl Elab<'_> {
                     let v = self.expr(frame, &a.value);
                     let Some(name) = &a.name else {
                         self.diags.push(
-                            Diag::error(Code::WrongArguments, "arguments of a host function are named")
-                                .label(a.value.span, "has no name")
-                                .help("write `name = value`"),
+                            Diag::error(
+                                Code::WrongArguments,
+                                "arguments of a host function are named",
+                            )
+                            .label(a.value.span, "has no name")
+                            .help("write `name = value`"),
                         );
                         continue;
                     };
@@ -235,9 +239,12 @@ impl Elab<'_> {
         let list: Vec<(&str, i64)> = arguments.iter().map(|(k, v)| (k.as_str(), *v)).collect();
         if let Err(e) = host.bind(&list) {
             self.diags.push(
-                Diag::error(Code::WrongArguments, format!("host function `{}`: {e}", function.name))
-                    .label(function.span, "")
-                    .help("see section 11 of the language reference"),
+                Diag::error(
+                    Code::WrongArguments,
+                    format!("host function `{}`: {e}", function.name),
+                )
+                .label(function.span, "")
+                .help("see section 11 of the language reference"),
             );
         }
     }
@@ -264,7 +271,8 @@ impl Elab<'_> {
     ) -> Option<()> {
         let root = self.lib.root?;
         let (first, method) = path.split_once('.').map_or((path, "forward"), |(a, b)| (a, b));
-        let name = ast::Ident { name: first.to_string(), span: Span { file: root, start: 0, end: 0 } };
+        let name =
+            ast::Ident { name: first.to_string(), span: Span { file: root, start: 0, end: 0 } };
         self.building = vec![Building::default()];
         self.at().f.name = "main".to_string();
         let def = self.lib.lookup(root, first).cloned();
@@ -315,8 +323,7 @@ impl Elab<'_> {
                 (f, Some(instance))
             }
             _ => {
-                let known =
-                    self.names_of(root, |d| matches!(d, Def::Fn(_) | Def::Module(_)));
+                let known = self.names_of(root, |d| matches!(d, Def::Fn(_) | Def::Module(_)));
                 self.unknown_name("function or module", &name, &known);
                 return None;
             }
@@ -473,12 +480,8 @@ impl Elab<'_> {
             path: String::new(),
             layer: None,
         });
-        let op = Op::Call {
-            callee,
-            scope: template.scope,
-            path: template.path,
-            layer: template.layer,
-        };
+        let op =
+            Op::Call { callee, scope: template.scope, path: template.path, layer: template.layer };
         let origin = self.origin(span);
         let at = self.at();
         let region = at.region;
@@ -522,9 +525,12 @@ impl Elab<'_> {
             parts_are_templates: false,
             span: i.span,
         };
-        let args = i.module.ast.args.iter().filter_map(|a| {
-            Some((a.name.name.clone(), i.env.get(&a.name.name)?.clone()))
-        });
+        let args = i
+            .module
+            .ast
+            .args
+            .iter()
+            .filter_map(|a| Some((a.name.name.clone(), i.env.get(&a.name.name)?.clone())));
         let inner = self.instantiate(&i.module, args.collect(), place);
         let mut list = vec![];
         for ((name, v), tys) in bound.iter().zip(tys) {
@@ -672,9 +678,7 @@ fn rebuild(form: &Val, node: vlmc_ir::graph::NodeId, next: &mut u32) -> Val {
             let (a, b, c) = (take(), take(), take());
             Val::Sequence(Sequence { cu_seqlens: a, cu_seqlens_padded: b, positions: c })
         }
-        Val::Tuple(items) => {
-            Val::Tuple(items.iter().map(|i| rebuild(i, node, next)).collect())
-        }
+        Val::Tuple(items) => Val::Tuple(items.iter().map(|i| rebuild(i, node, next)).collect()),
         other => other.clone(),
     }
 }

@@ -20,7 +20,10 @@ impl Elab<'_> {
                 let shown = self.show(&other);
                 let mut diag = Diag::error(
                     Code::ConditionNotConfiguration,
-                    format!("a condition must be a bool of the configuration, not {}", other.kind()),
+                    format!(
+                        "a condition must be a bool of the configuration, not {}",
+                        other.kind()
+                    ),
                 )
                 .label(e.span, shown);
                 if matches!(other, Val::Tensor(_)) {
@@ -67,7 +70,9 @@ impl Elab<'_> {
     /// Takes a `require` for granted: what it says about divisibility becomes a fact.
     pub(super) fn assume(&mut self, frame: &mut Frame, e: &Expr) {
         let fact = self.quiet(|s| match &e.kind {
-            ExprKind::Binary(BinaryOp::Eq, rem, zero, _) if matches!(zero.kind, ExprKind::Int(0)) => {
+            ExprKind::Binary(BinaryOp::Eq, rem, zero, _)
+                if matches!(zero.kind, ExprKind::Int(0)) =>
+            {
                 let ExprKind::Binary(BinaryOp::Rem, a, b, _) = &rem.kind else { return None };
                 match (s.expr(frame, a), s.expr(frame, b)) {
                     (Val::Int(a), Val::Int(b)) => Some((b, a)),
@@ -88,8 +93,12 @@ impl Elab<'_> {
             (UnaryOp::Neg, Val::Int(p)) => Val::Int(p.neg()),
             (UnaryOp::Neg, Val::Float(f)) => Val::Float(f.map(|f| -f)),
             (UnaryOp::Not, Val::Bool(b)) => Val::Bool(b.map(|b| !b)),
-            (UnaryOp::Neg, v @ Val::Tensor(_)) => self.op_call(vlmc_ir::ops::Op::Neg, &[(v, a.span)], span),
-            (UnaryOp::Not, v @ Val::Tensor(_)) => self.op_call(vlmc_ir::ops::Op::Not, &[(v, a.span)], span),
+            (UnaryOp::Neg, v @ Val::Tensor(_)) => {
+                self.op_call(vlmc_ir::ops::Op::Neg, &[(v, a.span)], span)
+            }
+            (UnaryOp::Not, v @ Val::Tensor(_)) => {
+                self.op_call(vlmc_ir::ops::Op::Not, &[(v, a.span)], span)
+            }
             (UnaryOp::Neg, v) => self.wrong_kind(a.span, "a number", &v),
             (UnaryOp::Not, v) => self.wrong_kind(a.span, "a bool", &v),
         }
@@ -132,9 +141,9 @@ impl Elab<'_> {
             (Eq | Ne, Val::Bool(x), Val::Bool(y)) => {
                 Val::Bool(x.zip(*y).map(|(x, y)| (x == y) == (op == Eq)))
             }
-            (Eq | Ne, Val::Str(x), Val::Str(y)) => Val::Bool(
-                x.as_ref().zip(y.as_ref()).map(|(x, y)| (x == y) == (op == Eq)),
-            ),
+            (Eq | Ne, Val::Str(x), Val::Str(y)) => {
+                Val::Bool(x.as_ref().zip(y.as_ref()).map(|(x, y)| (x == y) == (op == Eq)))
+            }
             _ => {
                 let (x, y) = (self.show(&a), self.show(&b));
                 self.diags.push(

@@ -108,12 +108,9 @@ impl Elab<'_> {
                 };
                 let shown = self.show(&other);
                 self.diags.push(
-                    Diag::error(
-                        Code::WrongKind,
-                        format!("{} names for {count}", names.len()),
-                    )
-                    .label(e.span, shown)
-                    .help("name each value; `_` takes one that is not needed"),
+                    Diag::error(Code::WrongKind, format!("{} names for {count}", names.len()))
+                        .label(e.span, shown)
+                        .help("name each value; `_` takes one that is not needed"),
                 );
                 vec![Val::Unknown; names.len()]
             }
@@ -182,10 +179,8 @@ impl Elab<'_> {
     }
 
     fn for_(&mut self, frame: &mut Frame, name: &Ident, stack: &Ident, b: &Block) {
-        let e = Expr {
-            kind: crate::syntax::ast::ExprKind::Name(stack.name.clone()),
-            span: stack.span,
-        };
+        let e =
+            Expr { kind: crate::syntax::ast::ExprKind::Name(stack.name.clone()), span: stack.span };
         let s = match self.expr(frame, &e) {
             Val::Part(Part::Stack(s)) => s,
             other => {

@@ -51,7 +51,9 @@ impl Elab<'_> {
                 }
                 _ => self.wrong_kind(b.1, "a power from 1 to 8", &b.0),
             },
-            (Val::Tensor(_), Val::Float(Some(p))) if *p == 0.5 => self.op_call(Op::Sqrt, &[a], span),
+            (Val::Tensor(_), Val::Float(Some(p))) if *p == 0.5 => {
+                self.op_call(Op::Sqrt, &[a], span)
+            }
             (Val::Tensor(_), Val::Float(Some(p))) if *p == -0.5 => {
                 self.op_call(Op::Rsqrt, &[a], span)
             }
@@ -159,7 +161,8 @@ impl Elab<'_> {
             Val::Int(p) => match p.as_constant() {
                 Some(c) => c as f64,
                 None => {
-                    let run_time = p.symbols().into_iter().find(|s| !self.symbols.contains_key(&*s.0));
+                    let run_time =
+                        p.symbols().into_iter().find(|s| !self.symbols.contains_key(&*s.0));
                     if let Some(s) = run_time {
                         self.diags.push(
                             Diag::error(
@@ -319,7 +322,12 @@ impl Elab<'_> {
     }
 
     /// An index; a negative constant counts from the end.
-    fn bound(&mut self, frame: &mut Frame, e: &crate::syntax::ast::Expr, size: &Poly) -> Option<Poly> {
+    fn bound(
+        &mut self,
+        frame: &mut Frame,
+        e: &crate::syntax::ast::Expr,
+        size: &Poly,
+    ) -> Option<Poly> {
         match self.expr(frame, e) {
             Val::Int(p) if p.as_constant().is_some_and(|c| c < 0) => Some(size.add(&p)),
             Val::Int(p) => Some(p),

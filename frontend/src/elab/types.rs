@@ -152,44 +152,45 @@ impl Elab<'_> {
             },
             TyKind::Tuple(items) => {
                 let items = items.iter().enumerate();
-                let items = items
-                    .map(|(i, t)| self.symbolic_value(frame, t, &format!("{text}.{i}"), span));
+                let items =
+                    items.map(|(i, t)| self.symbolic_value(frame, t, &format!("{text}.{i}"), span));
                 Val::Tuple(items.collect())
             }
-            TyKind::Name(n) => match n.name.as_str() {
-                "int" => Val::Int(self.opaque(text, span)),
-                "float" => Val::Float(None),
-                "bool" => Val::Bool(None),
-                "string" => Val::Str(None),
-                "Sequence" => Val::Sequence(self.sequence_placeholder()),
-                "Loss" => {
-                    let t = Ty::scalar(DType::F32);
-                    Val::Loss(self.placeholder(t.clone()), self.placeholder(t))
-                }
-                name => match self.lib.lookup(frame.file, name).cloned() {
-                    Some(Def::Config(d)) => self.symbolic_config(&d, text),
-                    Some(Def::Enum(d)) => Val::Enum(d, None),
-                    _ => {
-                        let mut known: Vec<String> =
-                            ["int", "float", "bool", "string", "Sequence", "Loss"]
-                                .map(String::from)
-                                .to_vec();
-                        known.extend(self.names_of(frame.file, |d| {
-                            matches!(d, Def::Config(_) | Def::Enum(_))
-                        }));
-                        self.unknown_name("type", n, &known);
-                        Val::Unknown
+            TyKind::Name(n) => {
+                match n.name.as_str() {
+                    "int" => Val::Int(self.opaque(text, span)),
+                    "float" => Val::Float(None),
+                    "bool" => Val::Bool(None),
+                    "string" => Val::Str(None),
+                    "Sequence" => Val::Sequence(self.sequence_placeholder()),
+                    "Loss" => {
+                        let t = Ty::scalar(DType::F32);
+                        Val::Loss(self.placeholder(t.clone()), self.placeholder(t))
                     }
-                },
-            },
+                    name => match self.lib.lookup(frame.file, name).cloned() {
+                        Some(Def::Config(d)) => self.symbolic_config(&d, text),
+                        Some(Def::Enum(d)) => Val::Enum(d, None),
+                        _ => {
+                            let mut known: Vec<String> =
+                                ["int", "float", "bool", "string", "Sequence", "Loss"]
+                                    .map(String::from)
+                                    .to_vec();
+                            known.extend(self.names_of(frame.file, |d| {
+                                matches!(d, Def::Config(_) | Def::Enum(_))
+                            }));
+                            self.unknown_name("type", n, &known);
+                            Val::Unknown
+                        }
+                    },
+                }
+            }
         }
     }
 
     /// Types of the three tensors of a `Sequence`: boundaries, padded boundaries, positions.
     pub(super) fn sequence_tys() -> [Ty; 3] {
         let boundaries = Ty::new(DType::I32, vec![Dim::new(Poly::symbol("docs").add(&1.into()))]);
-        let positions =
-            Ty::new(DType::I32, vec![Dim::from(3), Dim::symbol(PRELUDE_SYMBOLS[0])]);
+        let positions = Ty::new(DType::I32, vec![Dim::from(3), Dim::symbol(PRELUDE_SYMBOLS[0])]);
         [boundaries.clone(), boundaries, positions]
     }
 
@@ -225,7 +226,14 @@ impl Elab<'_> {
             TyKind::Tensor(name, dims) => match val {
                 Val::Tensor(t) => {
                     let have = self.ty(*t);
-                    self.matches_tensor(frame, free, (name.as_ref(), dims, ty.span), &have, who, span)
+                    self.matches_tensor(
+                        frame,
+                        free,
+                        (name.as_ref(), dims, ty.span),
+                        &have,
+                        who,
+                        span,
+                    )
                 }
                 _ => {
                     self.wrong_kind(span, "a tensor", val);
@@ -270,7 +278,9 @@ impl Elab<'_> {
             self.diags.push(
                 Diag::error(Code::NotALoss, "a loss must be a pair of sum and count")
                     .label(span, shown)
-                    .note("a mean cannot be combined over ranks and microbatches with unequal counts")
+                    .note(
+                        "a mean cannot be combined over ranks and microbatches with unequal counts",
+                    )
                     .help("return `Loss(sum, count)`"),
             );
         } else {
@@ -342,11 +352,20 @@ impl Elab<'_> {
         let mut good = true;
         for (i, d) in dims.iter().enumerate() {
             if matches!(d, DimTy::Rest(_)) {
-                good &= self.matches_rest(frame, &have.dims[at..at + extra], have, who, span, ty_span);
+                good &=
+                    self.matches_rest(frame, &have.dims[at..at + extra], have, who, span, ty_span);
                 at += extra;
                 continue;
             }
-            good &= self.matches_dim(frame, free, (d, i), (&have.dims[at], at), have, who, (span, ty_span));
+            good &= self.matches_dim(
+                frame,
+                free,
+                (d, i),
+                (&have.dims[at], at),
+                have,
+                who,
+                (span, ty_span),
+            );
             at += 1;
         }
         good

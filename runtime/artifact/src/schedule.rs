@@ -38,8 +38,6 @@ pub enum Buffer {
     LossCount(usize, String),
     /// The count of a loss over the whole step.
     TotalCount(String),
-    /// What a gradient of a loss starts from: weight / total count, or 0 when nothing counts.
-    Seed(String),
     /// The norm of all gradients.
     GradNorm,
     /// A number of the optimizer that changes from step to step.
@@ -68,8 +66,8 @@ pub enum Step {
         /// its count.
         outputs: Vec<Buffer>,
     },
-    /// Makes the seed of each loss from its counts over all microbatches and ranks.
-    Seeds,
+    /// Sums the counts of each loss over all microbatches and ranks.
+    Totals,
     /// Adds the gradients of a microbatch to the main gradients.
     Accumulate {
         /// Parameters.
