@@ -515,7 +515,7 @@ fn convolution_gradients_are_adjoint() {
     };
     let y = conv("causal_conv1d", &x);
     let dx = conv("causal_conv1d_input_grad", &dy);
-    let weight_grad = "causal_conv1d_weight_grad {taps = 4}";
+    let weight_grad = "causal_conv1d_weight_grad {taps = 4, dtype = f32}";
     let dw = eval::<f64>(weight_grad, &[(rows, &x), (rows, &dy), cu, padded], &[taps]).unwrap();
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     close("input", &[dot(&dx, &x)], &[dot(&dy, &y)], 1e-14);

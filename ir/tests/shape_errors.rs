@@ -95,7 +95,12 @@ const CASES: &[Case<'_>] = &[
         "dim 0 of `x` (M) and dim 0 of `groups` (N) do not match",
         &[0, 2],
     ),
-    ("grouped_outer {count = 2}", &["f32[M, K]", "f32[N, K]", "i32[M]"], "do not match", &[0, 1]),
+    (
+        "grouped_outer {count = 2, dtype = f32}",
+        &["f32[M, K]", "f32[N, K]", "i32[M]"],
+        "do not match",
+        &[0, 1],
+    ),
     ("gather", &["f32[]", "i32[2]"], "`table` must have rows", &[0]),
     ("gather", &["f32[2]", "f32[2]"], "`index` must be i32", &[1]),
     ("scatter_add {count = 2}", &["i32[2, 3]", "f32[2]"], "fewer dims", &[0, 1]),
@@ -108,7 +113,7 @@ const CASES: &[Case<'_>] = &[
     ("causal_conv1d", &["f32[T, 4]", "f32[5, 3]", CU, CU], "do not match", &[0, 1]),
     ("causal_conv1d_input_grad", &["f32[T]", "f32[5, 3]", CU, CU], "must have 2 dims", &[0]),
     (
-        "causal_conv1d_weight_grad {taps = 4}",
+        "causal_conv1d_weight_grad {taps = 4, dtype = f32}",
         &["f32[T, 4]", "f32[T, 5]", CU, CU],
         "do not match",
         &[0, 1],
@@ -218,10 +223,11 @@ fn work_is_counted() {
     assert_eq!(flops(contract, &["f32[B, M, 3]", "f32[B, 5, 3]"]).0, "30*B*M");
     let grouped = |t| flops(t, &["f32[M, 3]", "f32[4, 5, 3]", "i32[M]"]).0;
     assert_eq!(grouped("grouped_contract {transposed = false}"), "30*M");
-    let outer = flops("grouped_outer {count = 4}", &["f32[M, 3]", "f32[M, 5]", "i32[M]"]).0;
+    let outer =
+        flops("grouped_outer {count = 4, dtype = f32}", &["f32[M, 3]", "f32[M, 5]", "i32[M]"]).0;
     assert_eq!(outer, "30*M");
     assert_eq!(flops("causal_conv1d", &["f32[T, 8]", "f32[8, 4]", CU, CU]).0, "64*T");
-    let weight = "causal_conv1d_weight_grad {taps = 4}";
+    let weight = "causal_conv1d_weight_grad {taps = 4, dtype = f32}";
     assert_eq!(flops(weight, &["f32[T, 8]", "f32[T, 8]", CU, CU]).0, "64*T");
     let rule = ["f32[T, 1, 4]", "f32[T, 1, 4]", "f32[T, 3, 5]", "f32[T, 3]", "f32[T, 3]", CU, CU];
     assert_eq!(flops("gated_delta_rule", &rule).0, (7 * 3 * 4 * 5).to_string() + "*T");

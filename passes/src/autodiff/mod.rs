@@ -17,6 +17,7 @@
 //! Gradients of parameters are f32, whatever the parameter is, and are summed in f32. A parameter
 //! that no loss reaches gets none.
 
+mod cut;
 mod flow;
 mod joint;
 mod reverse;

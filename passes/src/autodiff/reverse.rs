@@ -276,25 +276,36 @@ impl<'p> Differentiator<'p> {
     /// Names of the parameters below a function, each once, in the order of
     /// [`Program::parameters`].
     fn parameter_names(&self, f: &Function) -> Vec<String> {
-        let mut names = vec![];
+        let mut names = Names::default();
         self.collect_names(f, "", 0, &mut names);
-        let mut seen = FxHashSet::default();
-        names.retain(|n| seen.insert(n.clone()));
-        names
+        names.list
     }
 
-    fn collect_names(&self, f: &Function, scope: &str, depth: usize, names: &mut Vec<String>) {
-        names.extend(f.params.iter().map(|p| join_name(scope, &p.key)));
+    fn collect_names(&self, f: &Function, scope: &str, depth: usize, names: &mut Names) {
+        for p in &f.params {
+            let name = join_name(scope, &p.key);
+            if names.known.insert(name.clone()) {
+                names.list.push(name);
+            }
+        }
         for node in &f.nodes {
             let Op::Call { callee, scope: inner, .. } = &node.op else { continue };
-            if let Some(i) = self.index.get(&**callee)
-                && depth < MAX_DEPTH
-            {
-                let callee = &self.program.functions[*i];
-                self.collect_names(callee, &join_name(scope, inner), depth + 1, names);
+            let Some(i) = self.index.get(&**callee).copied() else { continue };
+            let inner = join_name(scope, inner);
+            // A function has the same names each time it is called in one scope.
+            if depth < MAX_DEPTH && names.scopes.insert((i, inner.clone())) {
+                self.collect_names(&self.program.functions[i], &inner, depth + 1, names);
             }
         }
     }
+}
+
+/// Names of parameters, as they are collected.
+#[derive(Default)]
+struct Names {
+    list: Vec<String>,
+    known: FxHashSet<String>,
+    scopes: FxHashSet<(usize, String)>,
 }
 
 /// Adds an input with this name, or one like it that is free.

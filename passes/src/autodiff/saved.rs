@@ -9,11 +9,12 @@ use vlmc_ir::ty::Ty;
 
 /// Which values of a function its backward pass gets, and which it makes again.
 ///
-/// The rule: of what the backward pass needs, a value is kept unless it is cheap to make again from
-/// inputs, parameters and other kept values ([`is_cheap`]). The two sets are exceptions from the
+/// The rule: of the values from which all that the backward pass needs can be made cheaply
+/// ([`is_cheap`]), together with inputs and parameters, those with the fewest bytes are kept. Where
+/// that leaves a choice, it is the values that are not cheap. The two sets are exceptions from the
 /// rule, by the function's own node numbers. Both may name any value: one that the backward pass has
-/// no use for is not kept, and a value that is not kept is made again with all it takes, products
-/// and calls too.
+/// no use for is not kept, and one that is not to be kept is made again with all that it takes, or
+/// something made of it is kept; a call that keeps nothing is repeated.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SavedSet {
     kept: BTreeSet<Value>,
@@ -39,9 +40,13 @@ impl SavedSet {
         self.made.remove(&v);
     }
 
-    /// Whether a value is kept when it is needed.
-    pub(super) fn keeps(&self, v: Value, cheap: bool) -> bool {
-        self.kept.contains(&v) || (!cheap && !self.made.contains(&v))
+    /// Whether a value is an exception: to be kept, or not to be.
+    pub(super) fn exception(&self, v: Value) -> Option<bool> {
+        match (self.kept.contains(&v), self.made.contains(&v)) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            _ => None,
+        }
     }
 }
 

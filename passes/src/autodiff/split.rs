@@ -1,6 +1,7 @@
 //! A forward and a backward function from a differentiated one.
 
 use super::Target;
+use super::cut::{Supply, fewest_bytes};
 use super::reverse::{CallPair, Template, add_input};
 use super::saved::{Saved, SavedList, is_cheap};
 use super::unique;
@@ -8,7 +9,11 @@ use rustc_hash::FxHashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use vlmc_ir::graph::{Function, Node, NodeId, Output, OutputKind, Program, Value};
 use vlmc_ir::ops::Op;
+use vlmc_ir::text::cursor::is_word;
 use vlmc_ir::ty::Ty;
+
+/// What sizes that are known only when running count as, where bytes are compared.
+const NOMINAL_SIZE: i64 = 4096;
 
 /// The two functions of a template, and how they are called.
 pub(super) struct Lowered {
@@ -36,7 +41,8 @@ pub(super) fn lower_all(program: &Program, templates: &[Template]) -> Vec<Lowere
         let mut joint = t.joint.function.clone();
         connect(&mut joint, &t.joint.calls, &lowered);
         let is = cheap.get(&program.functions[t.source].name).copied().unwrap_or(false);
-        lowered.push(Splitter::new(t, &joint, &cheap).split(&program.functions[t.source]));
+        lowered
+            .push(Splitter::new(t, &joint, &cheap, &lowered).split(&program.functions[t.source]));
         cheap.insert(t.forward_name.clone(), is);
     }
     lowered
@@ -73,25 +79,51 @@ struct Splitter<'a> {
     t: &'a Template,
     joint: &'a Function,
     cheap: &'a FxHashMap<String, bool>,
+    lowered: &'a [Lowered],
     /// Nodes that the backward function has: gradients, and forward nodes made again.
     live: Vec<bool>,
     inputs: BTreeSet<usize>,
     params: BTreeSet<NodeId>,
+    /// What to keep of what may be needed, and what of it is.
+    chosen: BTreeSet<Value>,
     saved: BTreeSet<Value>,
 }
 
 impl<'a> Splitter<'a> {
-    fn new(t: &'a Template, joint: &'a Function, cheap: &'a FxHashMap<String, bool>) -> Self {
+    fn new(
+        t: &'a Template,
+        joint: &'a Function,
+        cheap: &'a FxHashMap<String, bool>,
+        lowered: &'a [Lowered],
+    ) -> Self {
         let mut s = Splitter {
             t,
             joint,
             cheap,
+            lowered,
             live: vec![false; joint.nodes.len()],
             inputs: BTreeSet::new(),
             params: BTreeSet::new(),
+            chosen: BTreeSet::new(),
             saved: BTreeSet::new(),
         };
+        // First the gradients alone: what they need decides what is kept.
+        let mut needed = BTreeSet::new();
         let mut open: Vec<Value> = t.joint.gradients.iter().map(|g| g.value).collect();
+        while let Some(v) = open.pop() {
+            if (v.node.0 as usize) < t.joint.forward {
+                needed.insert(v);
+            } else if !std::mem::replace(&mut s.live[v.node.0 as usize], true) {
+                open.extend_from_slice(&joint.node(v.node).operands);
+            }
+        }
+        let nominal = |v: Value| joint.ty(v).bytes().eval(&|_| Some(NOMINAL_SIZE));
+        let bytes = |v: Value| match t.saved.exception(v) {
+            Some(false) => i64::MAX,
+            _ => nominal(v).unwrap_or(i64::MAX),
+        };
+        s.chosen = fewest_bytes(&needed, |v| s.supply(v), bytes);
+        let mut open: Vec<Value> = needed.into_iter().collect();
         while let Some(v) = open.pop() {
             if s.needs_node(v) && !std::mem::replace(&mut s.live[v.node.0 as usize], true) {
                 open.extend_from_slice(&joint.node(v.node).operands);
@@ -100,13 +132,23 @@ impl<'a> Splitter<'a> {
         s
     }
 
-    /// Notes that a value is needed. Returns whether its node is to be part of the backward
-    /// function.
-    fn needs_node(&mut self, v: Value) -> bool {
+    /// How a forward value can be had.
+    fn supply(&self, v: Value) -> Supply {
         let node = self.joint.node(v.node);
-        let is_forward = (v.node.0 as usize) < self.t.joint.forward;
         match &node.op {
-            Op::Input { index } if is_forward => {
+            Op::Input { .. } | Op::Param { .. } => Supply::Free,
+            _ => match self.t.saved.exception(v) {
+                Some(true) => Supply::Kept,
+                None if !self.is_cheap(v) => Supply::Origin,
+                _ => Supply::Made(node.operands.clone()),
+            },
+        }
+    }
+
+    /// Notes that a forward value is needed. Returns whether its node is made again.
+    fn needs_node(&mut self, v: Value) -> bool {
+        match &self.joint.node(v.node).op {
+            Op::Input { index } => {
                 self.inputs.insert(*index as usize);
                 false
             }
@@ -114,12 +156,22 @@ impl<'a> Splitter<'a> {
                 self.params.insert(v.node);
                 false
             }
-            _ if is_forward && self.t.saved.keeps(v, is_cheap_node(node, self.cheap)) => {
+            _ if self.chosen.contains(&v) => {
                 self.saved.insert(v);
                 false
             }
             _ => true,
         }
+    }
+
+    /// What a callee keeps is kept, though the callee be cheap: somebody asked for it.
+    fn is_cheap(&self, v: Value) -> bool {
+        let call = self.t.joint.calls.iter().find(|c| c.forward == v.node);
+        let is_kept = call.is_some_and(|c| {
+            let l = &self.lowered[c.template];
+            v.result as usize >= l.forward.outputs.len() - l.extra.len()
+        });
+        !is_kept && is_cheap_node(self.joint.node(v.node), self.cheap)
     }
 
     fn split(self, source: &Function) -> Lowered {
@@ -155,6 +207,28 @@ impl<'a> Splitter<'a> {
         }
     }
 
+    /// What to call a saved value: the name of its node, or where it comes from, or its op; of
+    /// several results with the name of the result.
+    fn name_of(&self, v: Value) -> String {
+        let node = self.joint.node(v.node);
+        let op = node.op.info();
+        let path = node.origins.first().map(|o| &*o.path).filter(|p| is_word(p));
+        let label = node.name.as_deref().or(path).unwrap_or(op.name);
+        if node.tys.len() == 1 {
+            return label.to_string();
+        }
+        let call = self.t.joint.calls.iter().find(|c| c.forward == v.node);
+        let output = call.and_then(|c| {
+            let l = &self.lowered[c.template];
+            l.forward.outputs.get(v.result as usize)?.name.as_deref()
+        });
+        let name = output.map(|n| n.strip_prefix("saved.").unwrap_or(n));
+        match name.or(op.results.get(v.result as usize).copied().filter(|r| !r.ends_with(".."))) {
+            Some(r) if is_word(r) => format!("{label}.{r}"),
+            _ => format!("{label}.{}", v.result),
+        }
+    }
+
     /// The forward function, and for each saved value which of its results it is, and its name.
     fn forward(&self, source: &Function) -> (Function, Vec<u32>, Vec<String>) {
         let mut f = Function {
@@ -164,17 +238,7 @@ impl<'a> Splitter<'a> {
         };
         let (mut results, mut names): (Vec<u32>, Vec<String>) = (vec![], vec![]);
         for v in &self.saved {
-            let node = f.node(v.node);
-            let op = node.op.info();
-            let base = match (&node.name, node.tys.len()) {
-                (Some(name), 1) => name.to_string(),
-                (Some(name), _) => match op.results.get(v.result as usize) {
-                    Some(r) if !r.ends_with("..") => format!("{name}.{r}"),
-                    _ => format!("{name}.{}", v.result),
-                },
-                (None, 1) => op.name.to_string(),
-                (None, _) => format!("{}.{}", op.name, v.result),
-            };
+            let base = self.name_of(*v);
             let taken = |n: &str| {
                 names.iter().any(|m| m == n) || source.inputs.iter().any(|i| &*i.name == n)
             };

@@ -1,5 +1,9 @@
 //! Helpers of the gradient tests: programs from text, evaluation, central differences.
-#![allow(dead_code, missing_docs, clippy::unwrap_used)]
+#![allow(dead_code, unused_imports, missing_docs, clippy::unwrap_used)]
+
+mod typed;
+
+pub use typed::typed;
 
 use std::collections::BTreeMap;
 use vlmc_ir::eval::{EvalError, Evaluator, Outputs, Real, Tensor};
