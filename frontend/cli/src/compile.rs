@@ -15,6 +15,7 @@ use vlmc_ir::text::print;
 use vlmc_ir::ty::{DType, Ty};
 use vlmc_passes::autodiff::{Options, Seeds, differentiate};
 use vlmc_passes::manager::{self, Pass, PassError};
+use vlmc_passes::prune::drop_unused_inputs;
 use vlmc_passes::optimizer::{OptimizerParam, SCALARS, optimizer_program};
 
 /// What to compile.
@@ -173,7 +174,7 @@ fn ops(p: &Program) -> usize {
 
 fn passes(p: &Program, records: &mut Vec<PassRecord>) -> Result<Program> {
     let mut program = p.clone();
-    for name in ["cse", "dce"] {
+    for name in ["cse", "dce", "prune"] {
         let pass: &Pass = manager::find(name).ok_or_else(|| anyhow!("no pass `{name}`"))?;
         let before = ops(&program);
         let outcome = manager::run(&program, &[pass])?;
@@ -213,7 +214,9 @@ fn counts(training: &Program, records: &mut Vec<PassRecord>) -> Result<Program> 
         _ => None,
     });
     main.outputs = counts.collect();
-    passes(&p, records)
+    let mut p = passes(&p, records)?;
+    drop_unused_inputs(&mut p);
+    Ok(p)
 }
 
 fn losses(p: &Program) -> Vec<artifact::Loss> {
