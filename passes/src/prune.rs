@@ -21,9 +21,10 @@ fn run(p: &Program) -> Result<Program, PassError> {
     let Some(main) = p.functions.len().checked_sub(1) else { return Ok(p.clone()) };
     let mut pruner = Pruner { program: p, variants: IndexMap::new() };
     let all = vec![true; p.functions[main].outputs.len()];
-    pruner.variant(main, &all);
+    let root = pruner.variant(main, &all);
+    let reached = pruner.reached(root);
     // A function of which calls use one set of results keeps its name, further sets are numbered.
-    let mut order: Vec<usize> = (0..pruner.variants.len()).collect();
+    let mut order: Vec<usize> = (0..pruner.variants.len()).filter(|i| reached[*i]).collect();
     order.sort_by_key(|i| pruner.variants.get_index(*i).map(|((f, m), _)| (*f, m.clone())));
     let mut names: BTreeMap<usize, String> = BTreeMap::new();
     let mut taken: Vec<String> = p.functions.iter().map(|f| f.name.clone()).collect();
@@ -71,6 +72,20 @@ struct Pruner<'p> {
 }
 
 impl Pruner<'_> {
+    /// Variants that calls from `root` on lead to: those of calls that were left out are not wanted.
+    fn reached(&self, root: usize) -> Vec<bool> {
+        let mut reached = vec![false; self.variants.len()];
+        let mut open = vec![root];
+        while let Some(i) = open.pop() {
+            if !std::mem::replace(&mut reached[i], true)
+                && let Some((_, v)) = self.variants.get_index(i)
+            {
+                open.extend(v.calls.iter().map(|(_, callee)| *callee));
+            }
+        }
+        reached
+    }
+
     /// The index of the variant of function `f` with the results of `wanted`.
     fn variant(&mut self, f: usize, wanted: &[bool]) -> usize {
         let key = (f, wanted.to_vec());
@@ -176,7 +191,9 @@ impl Pruner<'_> {
         let new = |v: Value| values.get(&v).copied().unwrap_or(v);
         let outputs = kept.map(|o| {
             let kind = match o.kind {
-                OutputKind::Loss { count, weight } => OutputKind::Loss { count: new(count), weight },
+                OutputKind::Loss { count, weight } => {
+                    OutputKind::Loss { count: new(count), weight }
+                }
                 ref other => other.clone(),
             };
             Output { name: o.name.clone(), value: new(o.value), kind }

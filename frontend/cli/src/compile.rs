@@ -15,8 +15,8 @@ use vlmc_ir::text::print;
 use vlmc_ir::ty::{DType, Ty};
 use vlmc_passes::autodiff::{Options, Seeds, differentiate};
 use vlmc_passes::manager::{self, Pass, PassError};
-use vlmc_passes::prune::drop_unused_inputs;
 use vlmc_passes::optimizer::{OptimizerParam, SCALARS, optimizer_program};
+use vlmc_passes::prune::drop_unused_inputs;
 
 /// What to compile.
 #[derive(Clone, Debug)]
