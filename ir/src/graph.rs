@@ -7,7 +7,12 @@
 use crate::dim::Symbol;
 use crate::ops::{Op, TypeError};
 use crate::ty::Ty;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
+
+/// More pairs of a function and a scope than this are refused: calls can double their number with
+/// every line of a program.
+pub const MAX_SCOPES: usize = 1 << 20;
 
 /// Index of a node in its function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -135,6 +140,9 @@ pub enum OutputKind {
         /// The weight.
         weight: f64,
     },
+    /// The gradient of the training loss by the parameter whose full checkpoint name the output
+    /// has, in f32.
+    Gradient,
 }
 
 /// A result of a function.
@@ -200,39 +208,55 @@ impl Program {
         self.functions.last()
     }
 
-    /// Every parameter of the program once, under its full checkpoint name, in the order of first
-    /// use. A tied parameter appears once.
-    pub fn parameters(&self) -> Vec<(String, &Param)> {
-        let mut seen = rustc_hash::FxHashSet::default();
+    /// Every function that main reaches (as an index) with every scope in which it runs, once, in
+    /// the order of first use. `None` when there are more than [`MAX_SCOPES`].
+    pub fn scopes(&self) -> Option<Vec<(usize, String)>> {
+        let index: FxHashMap<&str, usize> =
+            self.functions.iter().enumerate().map(|(i, f)| (&*f.name, i)).collect();
+        let mut seen = FxHashSet::default();
         let mut out = vec![];
-        if let Some(main) = self.main() {
-            self.collect_parameters(main, "", &mut seen, &mut out, 0);
+        let mut open: Vec<(usize, String)> = self
+            .functions
+            .len()
+            .checked_sub(1)
+            .map(|main| (main, String::new()))
+            .into_iter()
+            .collect();
+        while let Some((i, scope)) = open.pop() {
+            if !seen.insert((i, scope.clone())) {
+                continue;
+            }
+            if out.len() == MAX_SCOPES {
+                return None;
+            }
+            // The last pushed comes first.
+            for node in self.functions[i].nodes.iter().rev() {
+                let Op::Call { callee, scope: inner, .. } = &node.op else { continue };
+                // Callees come before callers, so this ends.
+                if let Some(target) = index.get(&**callee).filter(|t| **t < i) {
+                    open.push((*target, join_name(&scope, inner)));
+                }
+            }
+            out.push((i, scope));
         }
-        out
+        Some(out)
     }
 
-    fn collect_parameters<'a>(
-        &'a self,
-        function: &'a Function,
-        scope: &str,
-        seen: &mut rustc_hash::FxHashSet<String>,
-        out: &mut Vec<(String, &'a Param)>,
-        depth: usize,
-    ) {
-        for p in &function.params {
-            let full = join_name(scope, &p.key);
-            if seen.insert(full.clone()) {
-                out.push((full, p));
+    /// Every parameter of the program once, under its full checkpoint name, in the order of first
+    /// use. A tied parameter appears once. Empty for a program with more than [`MAX_SCOPES`] scopes,
+    /// which does not verify.
+    pub fn parameters(&self) -> Vec<(String, &Param)> {
+        let mut seen = FxHashSet::default();
+        let mut out = vec![];
+        for (i, scope) in self.scopes().unwrap_or_default() {
+            for p in &self.functions[i].params {
+                let full = join_name(&scope, &p.key);
+                if seen.insert(full.clone()) {
+                    out.push((full, p));
+                }
             }
         }
-        for node in &function.nodes {
-            let Op::Call { callee, scope: inner, .. } = &node.op else { continue };
-            let Some(callee) = self.function(callee) else { continue };
-            // Callees come before callers, so the depth is bounded in verified programs.
-            if depth < self.functions.len() {
-                self.collect_parameters(callee, &join_name(scope, inner), seen, out, depth + 1);
-            }
-        }
+        out
     }
 }
 
@@ -313,7 +337,7 @@ impl Function {
     pub fn output_values(&self) -> impl Iterator<Item = Value> + '_ {
         self.outputs.iter().flat_map(|o| {
             let count = match &o.kind {
-                OutputKind::Value => None,
+                OutputKind::Value | OutputKind::Gradient => None,
                 OutputKind::Loss { count, .. } => Some(*count),
             };
             std::iter::once(o.value).chain(count)

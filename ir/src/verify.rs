@@ -18,7 +18,9 @@
 //! 13. Origins name a file of the program.
 
 use crate::dim::{Dim, Symbol};
-use crate::graph::{Function, Node, NodeId, OutputKind, Program, RegionId, Value, join_name};
+use crate::graph::{
+    Function, MAX_SCOPES, Node, NodeId, OutputKind, Program, RegionId, Value, join_name,
+};
 use crate::ops::{Op, TypeError};
 use crate::text::cursor::is_word;
 use crate::text::print;
@@ -87,9 +89,6 @@ impl VerifyError {
         marks.into_iter().collect::<String>().trim_end().to_string()
     }
 }
-
-/// More pairs of a function and a scope than this are not followed for invariant 11.
-const MAX_SCOPES: usize = 1 << 20;
 
 /// Everything that is wrong with a program; nothing when it is sound.
 pub fn verify(program: &Program) -> Vec<VerifyError> {
@@ -385,33 +384,18 @@ impl Verifier<'_> {
 
     fn checkpoint_names(&mut self) {
         let program = self.program;
-        let Some(main) = program.functions.len().checked_sub(1) else { return };
-        let index: FxHashMap<&str, usize> =
-            program.functions.iter().enumerate().map(|(i, f)| (&*f.name, i)).collect();
+        let Some(scopes) = program.scopes() else {
+            return self.error(format!("more than {MAX_SCOPES} scopes of parameters"));
+        };
         let mut tys: FxHashMap<String, &Ty> = FxHashMap::default();
-        let mut seen = FxHashSet::default();
-        let mut open = vec![(main, String::new())];
-        while let Some((i, scope)) = open.pop() {
-            if seen.len() == MAX_SCOPES {
-                return self.error(format!("more than {MAX_SCOPES} scopes of parameters"));
-            }
-            if !seen.insert((i, scope.clone())) {
-                continue;
-            }
-            let f = &program.functions[i];
-            for p in &f.params {
+        for (i, scope) in scopes {
+            for p in &program.functions[i].params {
                 let name = join_name(&scope, &p.key);
                 let first = *tys.entry(name.clone()).or_insert(&p.ty);
                 if *first != p.ty {
                     self.function = Some(i);
                     self.error(format!("`{name}` is {} here and {first} elsewhere", p.ty));
                     self.function = None;
-                }
-            }
-            for node in &f.nodes {
-                let Op::Call { callee, scope: inner, .. } = &node.op else { continue };
-                if let Some(target) = index.get(&**callee) {
-                    open.push((*target, join_name(&scope, inner)));
                 }
             }
         }

@@ -245,7 +245,7 @@ fn products(s: &mut Seen) {
         &[("f32[3, 1]", &[2100., 0., 65.])],
     );
     s.check(
-        "grouped_outer {count = 2}",
+        "grouped_outer {count = 2, dtype = f32}",
         &[x, ("f32[3, 1]", &[1., 10., 100.]), ("i32[3]", &[1., -1., 1.])],
         &[("f32[2, 2, 1]", &[0., 0., 501., 602.])],
     );
@@ -301,7 +301,7 @@ fn sequence(s: &mut Seen) {
     );
     // dw[2] = sum x dy, dw[1] = x0 dy1 + x3 dy4.
     s.check(
-        "causal_conv1d_weight_grad {taps = 3}",
+        "causal_conv1d_weight_grad {taps = 3, dtype = f32}",
         &[x, ("f32[6, 1]", &[1., 10., 99., 100., 1000., 99.]), CU, PADDED],
         &[("f32[1, 3]", &[0., 4010., 5421.])],
     );
@@ -355,6 +355,70 @@ fn sequence(s: &mut Seen) {
     );
 }
 
+/// On the operands of [`sequence`].
+fn sequence_gradients(s: &mut Seen) {
+    let half = 0.5f64.ln();
+    let q: Operand<'_> = ("f32[6, 1, 1]", &[1., 2., 9., 1., 1., 9.]);
+    s.check(
+        "gated_delta_rule_grad",
+        &[
+            q,
+            q,
+            ("f32[6, 1, 1]", &[4., 8., 9., 2., 1., 9.]),
+            ("f32[6, 1]", &[half; 6]),
+            ("f32[6, 1]", &[0.5; 6]),
+            ("f32[6, 1, 1]", &[1., 1., 9., 2., 4., 9.]),
+            CU,
+            PADDED,
+            ("f32[2, 1, 1, 1]", &[0., 8.]),
+            ("f32[2, 1, 1, 1]", &[1., 0.]),
+        ],
+        // Row 1: dS = 1 + 2 = 3, du = 6, dv = 3, dk = 3 x 3 - 1 x 3, dS' = -3, dS = -1.5 for row 0.
+        // Row 4: dS = 4, du = 4, dv = 2, dk = -1 - 3, dS' = 2, dS = 1 for row 3.
+        &[
+            ("f32[6, 1, 1]", &[2., 7., 0., 6., 5., 0.]),
+            ("f32[6, 1, 1]", &[-1., 6., 0., -9., -4., 0.]),
+            ("f32[6, 1, 1]", &[-0.25, 3., 0., 1.5, 2., 0.]),
+            ("f32[6, 1]", &[0., -3., 0., 6., 3., 0.]),
+            ("f32[6, 1]", &[-2., 36., 0., -6., -2., 0.]),
+            ("f32[2, 1, 1, 1]", &[-0.125, 0.75]),
+        ],
+    );
+    let (l3, l4) = (3f64.ln(), 4f64.ln());
+    let one = "f32[6, 1, 1]";
+    let lse: Operand<'_> = ("f32[6, 1]", &[0., l4, -INF, 0., l4, -INF]);
+    let operands: [Operand<'_>; 9] = [
+        (one, &[1., 1., 9., 1., 1., 9.]),
+        (one, &[0., l3, 9., 0., l3, 9.]),
+        (one, &[4., 8., 9., 0., 4., 9.]),
+        (one, &[4., 7., 0., 0., 3., 0.]),
+        lse,
+        (one, &[2., 4., 9., 1., 8., 9.]),
+        CU,
+        PADDED,
+        ("f32[6, 1]", &[0., 4., 9., 0., 0., 9.]),
+    ];
+    // Row 1: dp = 16 and 32, sum(dy y) = 28, ds = -3 and 3; with dlse -2 and 6. Row 4: -6 and 6.
+    s.check(
+        "attention_grad {scale = 1.0, causal = true, window = none}",
+        &operands[..8],
+        &[
+            (one, &[0., 3. * l3, 0., 0., 6. * l3, 0.]),
+            (one, &[-3., 3., 0., -6., 6., 0.]),
+            (one, &[3., 3., 0., 3., 6., 0.]),
+        ],
+    );
+    s.check(
+        "attention_grad {scale = 1.0, causal = true, window = none}",
+        &operands,
+        &[
+            (one, &[0., 6. * l3, 0., 0., 6. * l3, 0.]),
+            (one, &[-2., 6., 0., -6., 6., 0.]),
+            (one, &[3., 3., 0., 3., 6., 0.]),
+        ],
+    );
+}
+
 fn communication(s: &mut Seen) {
     let x: Operand<'_> = ("f32[2, 2] partial(dp)", &[1., 2., 3., 4.]);
     let d: Operand<'_> = ("f32[2 @cp, 2]", x.1);
@@ -372,6 +436,7 @@ fn every_op_computes_what_its_text_says() {
     products(&mut s);
     indexing(&mut s);
     sequence(&mut s);
+    sequence_gradients(&mut s);
     communication(&mut s);
     let missing: Vec<&str> = Op::all()
         .iter()
@@ -435,6 +500,33 @@ fn attention_in_blocks() {
     }
 }
 
+/// `<dy, conv(x, w)> = <dx, x> = <dw, w>` for any x, w and dy, since the convolution is linear in
+/// both; and neither gradient sees rows that are not valid.
+#[test]
+fn convolution_gradients_are_adjoint() {
+    let wave = |n: usize, f: f64| -> Vec<f64> { (1..=n).map(|i| (i as f64 * f).sin()).collect() };
+    let (x, dy, w) = (wave(11 * 3, 0.7), wave(11 * 3, 1.3), wave(3 * 4, 2.1));
+    let boundaries: [Operand<'_>; 2] =
+        [("i32[4]", &[0., 1., 5., 8.]), ("i32[4]", &[0., 2., 6., 10.])];
+    let [cu, padded] = boundaries;
+    let (rows, taps) = ("f32[11, 3]", "f32[3, 4]");
+    let conv = |op: &str, a: &[f64]| {
+        eval::<f64>(op, &[(rows, a), (taps, &w), cu, padded], &[rows]).unwrap().remove(0)
+    };
+    let y = conv("causal_conv1d", &x);
+    let dx = conv("causal_conv1d_input_grad", &dy);
+    let weight_grad = "causal_conv1d_weight_grad {taps = 4, dtype = f32}";
+    let dw = eval::<f64>(weight_grad, &[(rows, &x), (rows, &dy), cu, padded], &[taps]).unwrap();
+    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+    close("input", &[dot(&dx, &x)], &[dot(&dy, &y)], 1e-14);
+    close("weight", &[dot(&dw[0], &w)], &[dot(&dy, &y)], 1e-14);
+    for row in 0..11 {
+        let is_valid = ![1, 9, 10].contains(&row);
+        assert_eq!(y[row * 3] != 0.0, is_valid, "row {row}");
+        assert_eq!(dx[row * 3] != 0.0, is_valid, "row {row}");
+    }
+}
+
 #[test]
 fn bad_data_is_an_error() {
     let fails = |op: &str, operands: &[Operand<'_>], results: &[&str], words: &str| {
@@ -482,7 +574,7 @@ fn empty_tensors_are_no_special_case() {
         ("gather", vec![("f32[0, 2]", e), ("i32[1]", &[0.][..])], vec!["f32[1, 2]"]),
         ("top_k {k = 0}", vec![("f32[2, 0]", e)], vec!["f32[2, 0]", "i32[2, 0]"]),
         (
-            "grouped_outer {count = 2}",
+            "grouped_outer {count = 2, dtype = f32}",
             vec![("f32[0, 3]", e), ("f32[0, 2]", e), ("i32[0]", e)],
             vec!["f32[2, 3, 2]"],
         ),

@@ -146,6 +146,64 @@ fn programs_that_do_not_verify_do_not_run() {
     );
 }
 
+/// A value is gone once its last user has run, in callees too.
+#[test]
+fn values_are_freed_after_their_last_use() {
+    let p = program(
+        "program \"p\"
+         func @f { input %in : f32[4] %g = exp %in : f32[4] %h = neg %g : f32[4] return %h }
+         func @main { input %x : f32[4] %a = exp %x : f32[4] %b = neg %a : f32[4]
+         %c = call %b {callee = \"f\", scope = \"\", path = \"call\", layer = none} : f32[4]
+         %d = exp %c : f32[4] %e = add %d, %x : f32[4] return %e }",
+    );
+    let mut alive: Vec<(String, std::sync::Weak<Vec<f32>>)> = vec![];
+    let mut at_end = vec![];
+    let mut observer = |path: &str, t: &Tensor<f32>| {
+        let vlmc_ir::eval::Data::Float(data) = &t.data else { return };
+        let names = alive.iter().filter(|(_, w)| w.strong_count() > 0).map(|(n, _)| n.as_str());
+        at_end.push(format!("{path}: {}", names.collect::<Vec<_>>().join(" ")));
+        alive.push((path.to_string(), std::sync::Arc::downgrade(data)));
+    };
+    let mut provider = no_params;
+    let inputs = [("x", tensor("f32[4]", &[0.0; 4]))];
+    Evaluator::new(&p, &mut provider).observe(&mut observer).run_main(&inputs).unwrap();
+    assert_eq!(
+        at_end,
+        [
+            "x: ",
+            "a: x",
+            "b: x",
+            "call.in: x b",
+            "call.g: x",
+            "call.h: x",
+            "c: x call.h",
+            "d: x",
+            "e: x"
+        ]
+    );
+}
+
+/// Not a test of time; prints what attention over many rows takes.
+#[test]
+fn speed_of_attention() {
+    let p = program(
+        "program \"p\" symbol T func @main { input %q : f32[T, 4, 64] input %k : f32[T, 2, 64]
+         input %cu : i32[2]
+         %y = attention %q, %k, %k, %cu, %cu {scale = 0.125, causal = true, window = none}
+           : (f32[T, 4, 64], f32[T, 4]) return %y }",
+    );
+    let rows = 2048;
+    let wave = |n: usize| -> Vec<f64> { (0..n).map(|i| (i as f64).sin()).collect() };
+    let inputs = [
+        ("q", tensor::<f32>(&format!("f32[{rows}, 4, 64]"), &wave(rows * 256))),
+        ("k", tensor(&format!("f32[{rows}, 2, 64]"), &wave(rows * 128))),
+        ("cu", tensor("i32[2]", &[0.0, rows as f64])),
+    ];
+    let start = std::time::Instant::now();
+    run(&p, &inputs).unwrap();
+    println!("{rows} rows, 4 heads of 64: {:.0} ms", start.elapsed().as_secs_f64() * 1e3);
+}
+
 /// Not a test of time; prints what a contraction takes.
 #[test]
 fn speed_of_a_contraction() {

@@ -3,7 +3,9 @@
 //! A pass takes a program and gives a new one that means the same ([`manager::Pass`]); the
 //! [`manager`] runs lists of them by name and verifies after each.
 
+pub mod autodiff;
 pub mod cse;
 pub mod dce;
 pub mod manager;
+pub mod optimizer;
 pub mod rewrite;

@@ -1,1 +1,10 @@
-//! Artifact executor.
+//! The executor: reads an artifact and trains. It decides nothing: what runs, in which order and on
+//! which buffers is in the artifact's schedule.
+
+pub mod checkpoint;
+pub mod executor;
+pub mod optimizer;
+pub mod options;
+pub mod report;
+pub mod run;
+pub mod weights;

@@ -7,8 +7,9 @@ use vlmc_data::host_fn;
 use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_frontend::elab::{Library, Lowered, Setting, Target, lower};
 use vlmc_ir::eval::{Evaluator, Real, Tensor};
-use vlmc_ir::graph::{Input, Param, Program};
+use vlmc_ir::graph::{Input, OutputKind, Param, Program};
 use vlmc_ir::ty::{DType, Ty};
+use vlmc_passes::autodiff::{Options, Seeds, differentiate};
 
 /// Numbers an evaluation computes with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +57,8 @@ pub type Tensors = IndexMap<String, HostTensor>;
 pub struct Evaluated {
     /// Results by name; those without one are `0`, `1`, ...
     pub outputs: Tensors,
+    /// Gradients of parameters by checkpoint name.
+    pub gradients: Tensors,
     /// Losses by name: sum, count, weight.
     pub losses: IndexMap<String, (f64, f64, f64)>,
     /// Every named value on the way that was asked for.
@@ -85,6 +88,16 @@ pub fn program(lib: &Library, r: &Request<'_>) -> Lowered {
             dtype: r.precision.model_dtype(),
         },
     )
+}
+
+/// The program that also gives gradients of the sum over its results of `<result, dout>`: it takes
+/// an input `dout.NAME` a float result, and gives `grad.in.NAME` for each of `inputs`.
+///
+/// # Errors
+/// When an op on the way cannot be differentiated.
+pub fn with_gradients(program: &Program, inputs: &[String]) -> Result<Program> {
+    let options = Options { seeds: Seeds::Outputs, inputs: inputs.to_vec() };
+    Ok(differentiate(program, &options)?)
 }
 
 /// Where the value of an input comes from.
@@ -143,12 +156,15 @@ fn run_as<R: Real>(
         evaluator.run_main(&values).map_err(|e| anyhow!("{e}"))?
     };
     let mut result = Evaluated { seen, ..Evaluated::default() };
-    for (i, o) in outputs.0.iter().enumerate() {
+    for (i, (o, declared)) in outputs.0.iter().zip(&main.outputs).enumerate() {
         let name = o.name.as_ref().map_or_else(|| i.to_string(), |n| n.to_string());
         match &o.loss {
             Some((count, weight)) => {
                 let number = |t: &Tensor<R>| t.to_f64().first().copied().unwrap_or(0.0);
                 result.losses.insert(name, (number(&o.value), number(count), *weight));
+            }
+            None if matches!(declared.kind, OutputKind::Gradient) => {
+                result.gradients.insert(name, to_host(&o.value)?);
             }
             None => {
                 result.outputs.insert(name, to_host(&o.value)?);

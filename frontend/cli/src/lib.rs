@@ -1,5 +1,6 @@
 //! What the commands of `vlmc` do, apart from reading arguments and printing.
 
+pub mod compile;
 pub mod eval;
 pub mod parameters;
 pub mod settings;

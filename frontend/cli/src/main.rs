@@ -36,6 +36,10 @@ enum Command {
     Config(command::config::Args),
     /// Explain an error code or an op
     Explain(command::explain::Args),
+    /// Compile a model to an artifact
+    Compile(command::compile::Args),
+    /// Run an artifact
+    Run(vlmc_runtime::options::RunOptions),
     /// Evaluate a model, or one function of a spec, with the reference evaluator
     Eval(command::eval::Args),
     /// Run passes over the text of a graph
@@ -122,6 +126,8 @@ fn dispatch(cli: Cli) -> Done {
         Command::Fmt(args) => command::fmt::run(&context, &args),
         Command::Config(args) => command::config::run(&mut context, args),
         Command::Explain(args) => command::explain::run(&context, &args),
+        Command::Compile(args) => command::compile::run(&mut context, args),
+        Command::Run(options) => command::run::run(&context, &options),
         Command::Eval(args) => command::eval::run(&mut context, args),
         Command::Opt(args) => command::opt::run(&context, &args),
         Command::Import(args) => command::import::run(&context, &args),

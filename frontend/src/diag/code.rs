@@ -103,6 +103,7 @@ codes! {
     V0401 UnknownPass        "unknown pass",
     V0402 BadGraphText       "graph text does not parse",
     V0403 InvalidGraph       "graph breaks an invariant",
+    V0404 CannotCompile      "program cannot be compiled",
     V0601 FileAccess         "file cannot be used",
     V0602 BadTensorFile      "tensor file is malformed",
     V0603 BadBatch           "batch is refused",
@@ -110,6 +111,7 @@ codes! {
     V0605 BadWeights         "weights do not fit the model",
     V0606 BadSetting         "bad setting",
     V0607 NotYet             "not supported yet",
+    V0608 RunFailed          "a run stopped",
 }
 
 impl Code {

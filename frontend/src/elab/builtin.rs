@@ -26,7 +26,7 @@ const BUILTINS: &[(&str, &[&str])] = &[
     ("repeat", &["x", "times", "axis"]),
     ("transpose", &["x", "permutation"]),
     ("iota", &["n"]),
-    ("einsum", &["pattern", "a", "b"]),
+    ("einsum", &["pattern", "a", "b", "wide"]),
     ("Loss", &["sum", "count"]),
     ("total", &["name"]),
     ("len", &["list"]),
@@ -185,7 +185,10 @@ impl Elab<'_> {
                 }
                 other => self.wrong_kind(first.1, "an integer", &other),
             },
-            "einsum" => self.einsum(first, b[1].clone(), b[2].clone(), span),
+            "einsum" => {
+                let wide = matches!(b[3], Some((Val::Bool(Some(true)), _)));
+                self.einsum(first, b[1].clone(), b[2].clone(), wide, span)
+            }
             "Loss" => {
                 let Some(count) = b[1].clone() else {
                     return self.missing_argument(name, "count", span);

@@ -18,6 +18,7 @@ impl Elab<'_> {
         pattern: (Val, Span),
         a: Option<(Val, Span)>,
         b: Option<(Val, Span)>,
+        wide: bool,
         span: Span,
     ) -> Val {
         let Val::Str(Some(text)) = &pattern.0 else {
@@ -111,7 +112,7 @@ impl Elab<'_> {
                 let dtype = match (&a.0, &b.0) {
                     (Val::Tensor(s), Val::Tensor(t)) => {
                         let (s, t) = (self.ty(*s).dtype, self.ty(*t).dtype);
-                        if s == t { s } else { DType::F32 }
+                        if s == t && !wide { s } else { DType::F32 }
                     }
                     _ => return Val::Unknown,
                 };

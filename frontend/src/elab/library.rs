@@ -129,6 +129,11 @@ impl Library {
         (loader.lib, loader.diags)
     }
 
+    /// The standard library alone, as a root.
+    pub fn standard(&self) -> Library {
+        Library::load("std.vlm", STD.as_bytes().to_vec(), &NoModules).0
+    }
+
     /// The scope of a file.
     pub fn scope(&self, file: FileId) -> Option<&FileScope> {
         self.files.get(file.0 as usize)

@@ -96,7 +96,7 @@ pub(crate) fn grouped_contract<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
 
 /// `w[g] = sum over rows m of group g of a[m] b[m]^T`
 pub(crate) fn grouped_outer<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
-    let Op::GroupedOuter { count } = call.op else { return Err(unexpected(call)) };
+    let Op::GroupedOuter { count, .. } = call.op else { return Err(unexpected(call)) };
     let (a, b, groups) = (call.input(0)?, call.input(1)?, call.input(2)?.as_ints()?);
     let (n, k) = (a.dim(1), b.dim(1));
     if a.dim(0) != groups.len() || b.dim(0) != groups.len() {

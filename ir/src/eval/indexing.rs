@@ -17,17 +17,18 @@ fn inside(index: i64, rows: usize) -> Option<usize> {
 
 /// Rows of a table; a zero row for an index outside.
 pub(crate) fn gather<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
-    fn pick<A: Copy + Default>(
+    fn pick<A: Copy>(
         table: &[A],
         index: &[i64],
         rows: usize,
         width: usize,
+        outside: A,
     ) -> Result<Arc<Vec<A>>, EvalError> {
         let mut out = room(elements(&[index.len(), width])?)?;
         for i in index {
             match inside(*i, rows) {
                 Some(r) => out.extend_from_slice(&table[r * width..(r + 1) * width]),
-                None => out.resize(out.len() + width, A::default()),
+                None => out.resize(out.len() + width, outside),
             }
         }
         Ok(Arc::new(out))
@@ -35,10 +36,11 @@ pub(crate) fn gather<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
     let (table, index) = (call.input(0)?, call.input(1)?.as_ints()?);
     let rows = table.dim(0);
     let width = elements(table.dims.get(1..).unwrap_or(&[]))?;
+    let missing = if call.poison { R::from_f64(f64::NAN) } else { R::default() };
     let data = match &table.data {
-        Data::Float(v) => Data::Float(pick(v, index, rows, width)?),
-        Data::Int(v) => Data::Int(pick(v, index, rows, width)?),
-        Data::Bool(v) => Data::Bool(pick(v, index, rows, width)?),
+        Data::Float(v) => Data::Float(pick(v, index, rows, width, missing)?),
+        Data::Int(v) => Data::Int(pick(v, index, rows, width, 0)?),
+        Data::Bool(v) => Data::Bool(pick(v, index, rows, width, false)?),
     };
     let shape = call.output(0)?;
     Ok(vec![Tensor::new(shape.dtype, shape.dims.clone(), data)?])

@@ -3,6 +3,9 @@
 //! It computes in `f32` or `f64` ([`Real`]) and rounds a result to bf16 where its type says so, once,
 //! when the op is done: the rounding points of a program are its bf16 values. It is written to be
 //! read and trusted; only matrix products are made fast.
+//!
+//! An integer result that does not fit i32 is an error: devices would wrap around there, and no
+//! program means that.
 
 pub mod contract;
 pub mod elementwise;
@@ -60,6 +63,8 @@ pub struct Call<'a, R> {
     pub outputs: &'a [Shape],
     /// Values of the symbols, for attributes that are dims.
     pub sizes: &'a Sizes,
+    /// Rows that a lookup does not find are NaN instead of zero, to prove that nothing uses them.
+    pub poison: bool,
 }
 
 impl<'a, R> Call<'a, R> {

@@ -68,6 +68,7 @@ pub struct Evaluator<'p, R> {
     given: Sizes,
     sizes: Sizes,
     round: bool,
+    poison: bool,
     verified: bool,
 }
 
@@ -89,6 +90,7 @@ impl<'p, R: Real> Evaluator<'p, R> {
             given: Sizes::default(),
             sizes: Sizes::default(),
             round: true,
+            poison: false,
             verified: false,
         }
     }
@@ -104,6 +106,13 @@ impl<'p, R: Real> Evaluator<'p, R> {
     /// Leaves bf16 values unrounded: what the program would give with exact arithmetic.
     pub fn without_rounding(mut self) -> Self {
         self.round = false;
+        self
+    }
+
+    /// Makes rows that a lookup does not find NaN: what is right with zeros only because something
+    /// else hides them stays right.
+    pub fn with_poison(mut self) -> Self {
+        self.poison = true;
         self
     }
 
@@ -166,7 +175,7 @@ impl<'p, R: Real> Evaluator<'p, R> {
         let outputs = f.outputs.iter().map(|o| {
             let value = next()?;
             let loss = match o.kind {
-                OutputKind::Value => None,
+                OutputKind::Value | OutputKind::Gradient => None,
                 OutputKind::Loss { weight, .. } => Some((next()?, weight)),
             };
             Ok(OutputValue { name: o.name.clone(), value, loss })
@@ -252,7 +261,13 @@ impl<'p, R: Real> Evaluator<'p, R> {
             op => {
                 let operands = node.operands.iter().map(|v| operand(values, *v));
                 let operands: Vec<&Tensor<R>> = operands.collect::<Result<_, _>>()?;
-                let call = Call { op, inputs: &operands, outputs: &shapes, sizes: &self.sizes };
+                let call = Call {
+                    op,
+                    inputs: &operands,
+                    outputs: &shapes,
+                    sizes: &self.sizes,
+                    poison: self.poison,
+                };
                 op.eval(&call)?
             }
         };

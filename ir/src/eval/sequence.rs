@@ -1,8 +1,11 @@
 //! Ops that follow the rows of packed sequences.
 
+pub(crate) mod grad;
+
 use super::tensor::{Matrix, elements, filled};
 use super::{Call, Data, EvalError, EvalResult, Real, Tensor};
 use crate::ops::Op;
+use crate::ty::DType;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -129,7 +132,7 @@ fn convolve<R: Real>(
 
 /// `dw[c, j] = sum over t of dy[t, c] x[t - K + 1 + j, c]`
 pub(crate) fn causal_conv1d_weight_grad<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
-    let Op::CausalConv1dWeightGrad { taps } = call.op else { return Err(unexpected(call)) };
+    let Op::CausalConv1dWeightGrad { taps, .. } = call.op else { return Err(unexpected(call)) };
     let (x, dy) = (call.input(0)?, call.input(1)?);
     let taps = call.sizes.eval(taps)?;
     let channels = x.dim(1);
@@ -251,6 +254,9 @@ pub(crate) fn attention<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
     let window = window.as_ref().map(|w| call.sizes.eval(w)).transpose()?;
     let segments = segments(call, 3, rows)?;
     let (q, k, v) = (q.as_floats()?, k.as_floats()?, v.as_floats()?);
+    // With bf16 operands what a product gives is bf16: scores, scaled scores and probabilities are
+    // rounded, as in the public implementation's plain form. Sums are f32.
+    let narrow = call.output(0)?.dtype == DType::Bf16;
     let mut y = filled(elements(&[rows, heads, dv])?, R::default())?;
     let mut lse = filled(elements(&[rows, heads])?, R::from_f64(f64::NEG_INFINITY))?;
     let fits = q.len() == elements(&[rows, heads, d])?
@@ -275,11 +281,19 @@ pub(crate) fn attention<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
                 let mut scores = filled(elements(&[block.len(), keys.len()])?, R::default())?;
                 let keys_t = part(k, &keys, key_heads, kh, d).transposed();
                 R::gemm(part(q, &block, heads, h, d), keys_t, &mut scores)?;
+                for s in &mut scores {
+                    *s = if narrow { s.round_bf16() } else { *s };
+                    *s = R::from_f64(scale.0 * s.to_f64());
+                    *s = if narrow { s.round_bf16() } else { *s };
+                }
                 for (t, scores) in block.clone().zip(scores.chunks_exact_mut(keys.len())) {
                     let from = window.map_or(0, |w| (t + 1).saturating_sub(w));
                     let to = if bounded { t } else { usize::MAX };
                     let seen = |i: usize| (from..=to).contains(&(keys.start + i));
-                    lse[t * heads + h] = softmax(scores, scale.0, seen);
+                    lse[t * heads + h] = softmax(scores, seen);
+                    if narrow {
+                        scores.iter_mut().for_each(|p| *p = p.round_bf16());
+                    }
                 }
                 let mut out = filled(elements(&[block.len(), dv])?, R::default())?;
                 let p = Matrix::new(&scores, block.len(), keys.len());
@@ -311,17 +325,16 @@ fn head<R>(x: &[R], rows: Range<usize>, heads: usize, h: usize, width: usize) ->
 
 /// Makes probabilities of scores, zero where `seen` is false; returns the log of the sum of
 /// exponentials. A row that sees nothing gives zeros and minus infinity.
-fn softmax<R: Real>(scores: &mut [R], scale: f64, seen: impl Fn(usize) -> bool) -> R {
-    let scaled = |s: R| scale * s.to_f64();
+fn softmax<R: Real>(scores: &mut [R], seen: impl Fn(usize) -> bool) -> R {
     let visible = scores.iter().enumerate().filter(|(i, _)| seen(*i));
-    let largest = visible.map(|(_, s)| scaled(*s)).fold(f64::NEG_INFINITY, f64::max);
+    let largest = visible.map(|(_, s)| s.to_f64()).fold(f64::NEG_INFINITY, f64::max);
     if largest == f64::NEG_INFINITY {
         scores.fill(R::default());
         return R::from_f64(f64::NEG_INFINITY);
     }
     let mut sum = 0.0;
     for (i, s) in scores.iter_mut().enumerate() {
-        let e = if seen(i) { (scaled(*s) - largest).exp() } else { 0.0 };
+        let e = if seen(i) { (s.to_f64() - largest).exp() } else { 0.0 };
         sum += e;
         *s = R::from_f64(e);
     }

@@ -71,7 +71,7 @@ pub(super) fn causal_conv1d(_: &Op, tys: &[Ty]) -> Poly {
 }
 
 pub(super) fn causal_conv1d_weight(op: &Op, tys: &[Ty]) -> Poly {
-    let Op::CausalConv1dWeightGrad { taps } = op else { return Poly::default() };
+    let Op::CausalConv1dWeightGrad { taps, .. } = op else { return Poly::default() };
     elements(tys, 0).mul(taps.size()).mul(&2.into())
 }
 
@@ -84,4 +84,16 @@ pub(super) fn gated_delta_rule(_: &Op, tys: &[Ty]) -> Poly {
 pub(super) fn attention(_: &Op, tys: &[Ty]) -> Poly {
     let scores = size(tys, 0, 0).mul(&size(tys, 0, 0)).mul(&size(tys, 0, 1));
     scores.mul(&size(tys, 0, 2).add(&size(tys, 2, 2))).mul(&2.into())
+}
+
+/// Twice the forward steps, which it repeats to have the states, and the gradients of each part.
+pub(super) fn gated_delta_rule_grad(op: &Op, tys: &[Ty]) -> Poly {
+    gated_delta_rule(op, tys).mul(&3.into())
+}
+
+/// Five products where the forward has two: scores again, and the gradients of the four operands.
+pub(super) fn attention_grad(_: &Op, tys: &[Ty]) -> Poly {
+    let scores = size(tys, 0, 0).mul(&size(tys, 0, 0)).mul(&size(tys, 0, 1));
+    let (d, dv) = (size(tys, 0, 2), size(tys, 2, 2));
+    scores.mul(&d.mul(&3.into()).add(&dv.mul(&2.into()))).mul(&2.into())
 }

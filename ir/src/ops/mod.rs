@@ -1,12 +1,13 @@
 //! The op table and what follows from it.
 //!
-//! [`table`] declares each op once. The macro here turns the declarations into the [`Op`] enum,
+//! `table.rs` declares each op once. The macro here turns the declarations into the [`Op`] enum,
 //! its text form, and the columns that shape inference, the evaluator, the cost model and the
 //! reference page read. To add an op: add its declaration; the compiler names the functions that
 //! are missing.
 
 pub mod attr;
 pub mod cost;
+pub mod grad;
 pub mod reference;
 pub mod shape;
 mod sharding;
@@ -14,6 +15,7 @@ mod table;
 
 pub use attr::{Comparison, Scalar};
 pub use cost::Cost;
+pub use grad::Gradient;
 pub use shape::TypeError;
 pub use table::Op;
 
@@ -81,6 +83,8 @@ pub struct OpInfo {
     pub class: Class,
     /// Floating-point work.
     pub cost: Cost,
+    /// How gradients pass from its results to its operands.
+    pub gradient: Gradient,
 }
 
 impl OpInfo {
@@ -136,7 +140,8 @@ macro_rules! ops {
         $Variant:ident = $name:literal ($($operand:literal),*)
         $({ $($(#[doc = $field_doc:literal])* $field:ident : $field_ty:ty),* $(,)? })?
         -> ($($result:literal),*)
-        : $effect:ident, $class:ident, $cost:expr, $infer:path, $eval:path;
+        : $effect:ident, $class:ident, $cost:expr, $infer:path, $eval:path,
+        $gradient:expr;
     )*) => {
         /// An op with its attributes. What an attribute means stands in the text of its op.
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -159,6 +164,7 @@ macro_rules! ops {
                 effect: Effect::$effect,
                 class: Class::$class,
                 cost: $cost,
+                gradient: $gradient,
             },
         )*];
 

@@ -1,6 +1,6 @@
 //! The reference page of the ops, made from the table.
 
-use super::{Class, Cost, Effect, Op, OpInfo};
+use super::{Class, Cost, Effect, Gradient, Op, OpInfo};
 use std::fmt::Write as _;
 
 /// Classes in the order of the page, with what they are.
@@ -79,7 +79,14 @@ fn op(info: &OpInfo, out: &mut String) {
         Cost::PerOperand(n) => format!("{n} an element of the first operand"),
         Cost::Custom(_) => "by its sizes".to_string(),
     };
-    let _ = writeln!(out, "Effect: {effect}. Cost: {cost}.");
+    let gradient = match info.gradient {
+        Gradient::None => "none",
+        Gradient::Rule(_) => "by its rule",
+        Gradient::Once => "not differentiated again",
+        Gradient::Placed => "taken before placement",
+        Gradient::Structural => "through the function",
+    };
+    let _ = writeln!(out, "Effect: {effect}. Cost: {cost}. Gradient: {gradient}.");
 }
 
 /// An attribute's type in words, from its Rust type.

@@ -229,6 +229,7 @@ fn plain(b: &mut Builder<'_>, op: Op) {
             vec![x, w, cu, padded]
         }
         Op::GatedDeltaRule => delta_rule(b),
+        Op::GatedDeltaRuleGrad => delta_rule_grad(b),
         _ => {
             let owing = matches!(op, Op::Add | Op::Sub | Op::Neg);
             let ty = b.elementwise_ty(dtype, owing);
@@ -252,6 +253,18 @@ fn delta_rule(b: &mut Builder<'_>) -> Vec<Value> {
     operands.extend(b.boundaries());
     if b.rng.chance(50) {
         operands.push(b.value_of(DType::F32, &[Dim::symbol("docs"), heads, dk, dv]));
+    }
+    operands
+}
+
+fn delta_rule_grad(b: &mut Builder<'_>) -> Vec<Value> {
+    let mut operands = delta_rule(b);
+    let (v, state) = (b.f.ty(operands[2]).clone(), operands.get(7).copied());
+    operands.insert(5, b.value(&v));
+    if let Some(ty) = state.map(|s| b.f.ty(s).clone())
+        && b.rng.chance(50)
+    {
+        operands.push(b.value(&ty));
     }
     operands
 }
@@ -370,8 +383,8 @@ fn rows(b: &mut Builder<'_>, name: &str) {
         "grouped_outer" => {
             let x = b.value_of(dtype, &[m.clone(), n]);
             let operands = [x, b.value_of(dtype, &[m.clone(), k]), b.value_of(DType::I32, &[m])];
-            let count = b.dim();
-            push(b, Op::GroupedOuter { count }, &operands);
+            let (count, dtype) = (b.dim(), b.float());
+            push(b, Op::GroupedOuter { count, dtype }, &operands);
         }
         "scatter_add" => {
             let index = b.dims(2);
@@ -404,21 +417,29 @@ fn rows(b: &mut Builder<'_>, name: &str) {
             let operands = [b.value_of(dtype, &[t(), n.clone()]), b.value_of(dtype, &[t(), n])];
             let [cu, padded] = b.boundaries();
             let operands = [operands[0], operands[1], cu, padded];
-            push(b, Op::CausalConv1dWeightGrad { taps: k }, &operands);
+            let dtype = b.float();
+            push(b, Op::CausalConv1dWeightGrad { taps: k, dtype }, &operands);
         }
-        "attention" => {
+        "attention" | "attention_grad" => {
             let (key_heads, group) = (b.small(), b.small());
             let (few, many) = (Dim::from(key_heads), Dim::from(key_heads * group));
-            let q = b.value_of(dtype, &[t(), many, n.clone()]);
+            let q = b.value_of(dtype, &[t(), many.clone(), n.clone()]);
             let key = b.value_of(dtype, &[t(), few.clone(), n]);
-            let v = b.value_of(dtype, &[t(), few, k]);
+            let v = b.value_of(dtype, &[t(), few, k.clone()]);
             let [cu, padded] = b.boundaries();
-            let op = Op::Attention {
-                scale: Scalar(b.rng.real()),
-                causal: b.rng.chance(50),
-                window: b.rng.chance(50).then_some(m),
-            };
-            push(b, op, &[q, key, v, cu, padded]);
+            let scale = Scalar(b.rng.real());
+            let (causal, window) = (b.rng.chance(50), b.rng.chance(50).then_some(m));
+            if name == "attention" {
+                push(b, Op::Attention { scale, causal, window }, &[q, key, v, cu, padded]);
+                return;
+            }
+            let (y, lse) = ([t(), many.clone(), k], [t(), many]);
+            let mut operands = vec![q, key, v, b.value_of(dtype, &y)];
+            operands.extend([b.value_of(DType::F32, &lse), b.value_of(dtype, &y), cu, padded]);
+            if b.rng.chance(50) {
+                operands.push(b.value_of(DType::F32, &lse));
+            }
+            push(b, Op::AttentionGrad { scale, causal, window }, &operands);
         }
         other => debug_assert!(false, "the generator has no rule for {other}"),
     }

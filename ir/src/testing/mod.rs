@@ -192,6 +192,7 @@ fn known(op: &Op) -> &'static str {
         Op::RowValid { .. } | Op::SegmentShift { .. } | Op::CausalConv1d => {}
         Op::CausalConv1dInputGrad | Op::CausalConv1dWeightGrad { .. } => {}
         Op::GatedDeltaRule | Op::Attention { .. } => {}
+        Op::GatedDeltaRuleGrad | Op::AttentionGrad { .. } => {}
         Op::AllReduce { .. } | Op::AllGather { .. } => {}
         Op::ReduceScatter { .. } | Op::AllToAll { .. } => {}
     }

@@ -85,10 +85,10 @@ fn function(c: &mut Cursor<'_>) -> Result<Function> {
         match c.peek_word() {
             "input" => input(c, &mut f, &mut scope)?,
             "param" => param(c, &mut f, &mut scope)?,
-            "return" | "loss" => output(c, &mut f, &scope)?,
+            "return" | "loss" | "grad" => output(c, &mut f, &scope)?,
             "" if c.peek("%") => op(c, &mut f, &mut scope)?,
             _ if c.eat("}") => return Ok(f),
-            _ => return c.error("expected `input`, `param`, `%`, `return`, `loss` or `}`"),
+            _ => return c.error("expected `input`, `param`, `%`, `return`, `loss`, `grad` or `}`"),
         }
     }
 }
@@ -279,7 +279,7 @@ fn natural(c: &mut Cursor<'_>) -> Result<u32> {
 }
 
 fn output(c: &mut Cursor<'_>, f: &mut Function, scope: &Scope<'_>) -> Result<()> {
-    let is_loss = c.word()? == "loss";
+    let word = c.word()?;
     let name = if c.peek("\"") {
         let name = c.string()?;
         c.expect("=")?;
@@ -288,13 +288,15 @@ fn output(c: &mut Cursor<'_>, f: &mut Function, scope: &Scope<'_>) -> Result<()>
         None
     };
     let value_of = value(c, f, scope)?;
-    let kind = if is_loss {
-        c.expect("/")?;
-        let count = value(c, f, scope)?;
-        c.expect_word("weight")?;
-        OutputKind::Loss { count, weight: c.number()? }
-    } else {
-        OutputKind::Value
+    let kind = match word {
+        "loss" => {
+            c.expect("/")?;
+            let count = value(c, f, scope)?;
+            c.expect_word("weight")?;
+            OutputKind::Loss { count, weight: c.number()? }
+        }
+        "grad" => OutputKind::Gradient,
+        _ => OutputKind::Value,
     };
     f.outputs.push(Output { name, value: value_of, kind });
     Ok(())

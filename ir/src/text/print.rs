@@ -221,6 +221,7 @@ fn output(o: &Output, labels: &Labels, out: &mut String) {
     match &o.kind {
         OutputKind::Value => out.push_str("return"),
         OutputKind::Loss { .. } => out.push_str("loss"),
+        OutputKind::Gradient => out.push_str("grad"),
     }
     if let Some(name) = &o.name {
         let _ = write!(out, " {} =", quoted(name));

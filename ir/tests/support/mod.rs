@@ -27,6 +27,34 @@ pub fn run<R: Real>(p: &Program, inputs: &[(&str, Tensor<R>)]) -> Result<Outputs
     Evaluator::new(p, &mut provider).run_main(inputs)
 }
 
+/// Runs the last function with the parameters of a golden case, by their checkpoint names.
+pub fn run_with_params<R: Real>(
+    p: &Program,
+    g: &Golden,
+    inputs: &[(&str, Tensor<R>)],
+) -> Outputs<R> {
+    let mut provider = |name: &str, param: &Param| -> Result<Tensor<R>, EvalError> {
+        let dims = param.ty.dims.iter().map(|d| d.size().as_constant().unwrap() as usize);
+        Ok(g.float(&format!("param.{name}"), &dims.collect::<Vec<_>>()))
+    };
+    Evaluator::new(p, &mut provider).run_main(inputs).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// A text with `linear X, W : TYPE` short for the product of rows with a stored weight.
+pub fn expand(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.split_once("= linear ") {
+        Some((left, right)) => {
+            let (operands, ty) = right.split_once(" : ").unwrap();
+            format!(
+                "{left}= contract {operands} {{a_batch = [], b_batch = [], a_contract = [1], \
+                 b_contract = [1], dtype = f32}} : {ty}\n"
+            )
+        }
+        None => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
 pub fn ty(text: &str) -> Ty {
     Cursor::new(text).ty().unwrap()
 }
@@ -96,8 +124,17 @@ impl Golden {
 
     /// Compares with a reference tensor at its own tolerance (see the README of the data).
     pub fn check(&self, name: &str, have: &[f64]) {
+        self.check_where(name, have, &|_| true);
+    }
+
+    /// As [`Golden::check`], of the elements whose index `keep` accepts.
+    pub fn check_where(&self, name: &str, have: &[f64], keep: &dyn Fn(usize) -> bool) {
         let (_, want) = self.raw(name);
         assert_eq!(have.len(), want.len(), "{name}");
+        let kept = |v: &[f64]| -> Vec<f64> {
+            v.iter().enumerate().filter(|(i, _)| keep(*i)).map(|(_, x)| *x).collect()
+        };
+        let (have, want) = (kept(have), kept(&want));
         let errors = &self.facts["errors_vs_float64"][name];
         let norm = |v: &mut dyn Iterator<Item = f64>| v.map(|x| x * x).sum::<f64>().sqrt();
         let error = norm(&mut have.iter().zip(&want).map(|(a, b)| a - b));

@@ -56,11 +56,8 @@ pub fn floats(
         norm += b[i] * b[i];
     }
     let small = case.error_figure(name, "ref_rms").unwrap_or(1.0) < 1e-7;
-    let (error, tolerance) = if small {
-        (largest, 1e-6)
-    } else {
-        (diff.sqrt() / norm.sqrt().max(1e-30), tolerance)
-    };
+    let (error, tolerance) =
+        if small { (largest, 1e-6) } else { (diff.sqrt() / norm.sqrt().max(1e-30), tolerance) };
     let error = if diff.is_nan() { f64::NAN } else { error };
     Ok(Row { name: name.to_string(), error, tolerance })
 }

@@ -4,12 +4,12 @@ use crate::case::{Case, ints, permuted, reshaped, rows_of};
 use crate::compare::{Row, exact, floats};
 use anyhow::{Result, anyhow, bail};
 use serde_json::Value as Json;
-use vlmc::eval::{Evaluated, Inputs, Precision, Request, Tensors, program, run};
+use vlmc::eval::{Evaluated, Inputs, Precision, Request, Tensors, program, run, with_gradients};
 use vlmc_data::pack::SequenceLayout;
 use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_data::{batch, positions, preprocess, vision};
 use vlmc_frontend::elab::{Library, Raw, Setter, Setting, import_config, import_section};
-use vlmc_ir::graph::Param;
+use vlmc_ir::graph::{Param, Program};
 
 /// Specs loaded once.
 pub struct Specs {
@@ -26,13 +26,13 @@ pub struct Specs {
 pub fn run_case(specs: &Specs, case: &Case, precision: Precision) -> Result<Vec<Row>> {
     let r = Runner { specs, case, precision };
     match case.kind.as_str() {
-        "rmsnorm" => r.plain("rmsnorm", &["x"], &["weight"], &[]),
-        "gated_rmsnorm" => r.plain("gated_rmsnorm", &["x", "gate"], &["weight"], &[]),
-        "l2norm" => r.plain("l2", &["x"], &[], &[]),
+        "rmsnorm" => r.plain("rmsnorm", &["x"], &["weight"]),
+        "gated_rmsnorm" => r.plain("gated_rmsnorm", &["x", "gate"], &["weight"]),
+        "l2norm" => r.plain("l2", &["x"], &[]),
         "causal_conv1d" => r.conv(),
         "gated_delta_rule" => r.delta_rule(),
-        "gdn_block" => r.block("GatedDeltaNet", &[]),
-        "gated_attention" => r.block("AttentionCase", &[]),
+        "gdn_block" => r.block("GatedDeltaNet"),
+        "gated_attention" => r.block("AttentionCase"),
         "mrope_apply" => r.mrope(),
         "mlp" => r.token_wise("Mlp", &[("hidden", "c.text.hidden"), ("ffn", "c.text.ffn")]),
         "moe_block" => r.token_wise("MoE", &[("c", "c.text")]),
@@ -45,6 +45,73 @@ pub fn run_case(specs: &Specs, case: &Case, precision: Precision) -> Result<Vec<
         "preprocess" => r.preprocess(),
         "model" => r.model(),
         other => bail!("{}: unknown kind `{other}`", case.name),
+    }
+}
+
+/// What is asked of the product for a case.
+#[derive(Clone, Default)]
+struct Ask<'a> {
+    function: &'a str,
+    args: &'a [(&'a str, String)],
+    settings: Vec<Setting>,
+    /// `in.X` or `param.X` of the case, the function's input, how the one becomes the other.
+    ins: Vec<(String, String, Form)>,
+    /// `X` of `out.X`, in the order of the function's results.
+    outs: Vec<(String, Form)>,
+    /// Whether gradients are compared.
+    grads: bool,
+    /// The gradient of a result that the case gives none for.
+    unit: Option<(String, HostTensor)>,
+}
+
+impl Ask<'_> {
+    fn missing_dout(&self, case: &Case) -> Result<bool> {
+        for (n, _) in &self.outs {
+            if case.maybe(&format!("dout.{n}"))?.is_none() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// How a tensor of a case becomes one of the product, whose rows are a pack.
+#[derive(Clone, Default)]
+enum Form {
+    /// As it is.
+    #[default]
+    Same,
+    /// `[batch, rows, ..]` to `[batch * rows, ..]`.
+    Rows,
+    /// Permuted first, then as [`Form::Rows`].
+    PermutedRows(Vec<usize>),
+    /// All dims but the last folded.
+    Folded,
+}
+
+impl Form {
+    fn apply(&self, t: &HostTensor) -> Result<HostTensor> {
+        match self {
+            Form::Same => Ok(t.clone()),
+            Form::Rows => rows_of(t),
+            Form::PermutedRows(p) => rows_of(&permuted(t, p)?),
+            Form::Folded => {
+                let d = t.shape.last().copied().unwrap_or(1);
+                reshaped(t, &[t.len() / d.max(1), d])
+            }
+        }
+    }
+
+    fn undo(&self, t: &HostTensor, like: &HostTensor) -> Result<HostTensor> {
+        match self {
+            Form::PermutedRows(p) => {
+                let shape: Vec<usize> = p.iter().map(|i| like.shape[*i]).collect();
+                let mut inverse = vec![0; p.len()];
+                p.iter().enumerate().for_each(|(i, at)| inverse[*at] = i);
+                permuted(&reshaped(t, &shape)?, &inverse)
+            }
+            _ => reshaped(t, &like.shape),
+        }
     }
 }
 
@@ -89,65 +156,157 @@ impl Runner<'_> {
         args: &[(&str, String)],
         settings: Vec<Setting>,
         inputs: &Tensors,
-        prefix: &str,
     ) -> Result<Evaluated> {
+        let ask = Ask { function, args, settings, ..Ask::default() };
+        self.ask(&ask, inputs.clone())
+    }
+
+    /// Evaluates, with gradients where the case has them, and compares outputs and gradients.
+    fn judge(&self, ask: &Ask<'_>, inputs: Tensors) -> Result<(Evaluated, Vec<Row>)> {
+        let out = self.ask(ask, inputs)?;
+        let mut rows = vec![];
+        for (i, (name, form)) in ask.outs.iter().enumerate() {
+            let full = format!("out.{name}");
+            if self.case.maybe(&full)?.is_some() {
+                let have = form.undo(output(&out, &i.to_string())?, &self.case.tensor(&full)?)?;
+                rows.push(self.float(&full, &have)?);
+            }
+        }
+        if !ask.grads {
+            return Ok((out, rows));
+        }
+        for (name, input, form) in &ask.ins {
+            let full = format!("grad.{name}");
+            if self.case.maybe(&full)?.is_some() {
+                let have = output(&out, &format!("grad.in.{input}"))?;
+                rows.push(self.float(&full, &form.undo(have, &self.case.tensor(&full)?)?)?);
+            }
+        }
+        rows.extend(self.parameter_gradients(&out.gradients, ask)?);
+        Ok((out, rows))
+    }
+
+    /// Every `grad.param.*` of the case that is no input of the function. One that the program does
+    /// not have must be zero in the case.
+    fn parameter_gradients(&self, have: &Tensors, ask: &Ask<'_>) -> Result<Vec<Row>> {
+        let mut rows = vec![];
+        for name in self.case.names("grad.param.") {
+            if ask.ins.iter().any(|(n, ..)| *n == format!("param.{name}")) {
+                continue;
+            }
+            let full = format!("grad.param.{name}");
+            let t = match have.get(&name) {
+                Some(t) => t.clone(),
+                None => {
+                    let shape = self.case.tensor(&full)?.shape;
+                    let n = shape.iter().product();
+                    HostTensor::new(shape, HostData::F32(vec![0.0; n]))?
+                }
+            };
+            rows.push(self.float(&full, &t)?);
+        }
+        Ok(rows)
+    }
+
+    /// Whether gradients are compared: the case has some.
+    fn has_gradients(&self) -> bool {
+        !self.case.names("grad.").is_empty()
+    }
+
+    fn ask(&self, ask: &Ask<'_>, mut inputs: Tensors) -> Result<Evaluated> {
         let request = Request {
-            function: Some(function),
-            args: args.iter().map(|(k, v)| (k.to_string(), v.clone())).collect(),
+            function: Some(ask.function),
+            args: ask.args.iter().map(|(k, v)| (k.to_string(), v.clone())).collect(),
             variant: None,
-            settings,
+            settings: ask.settings.clone(),
             shapes: inputs.iter().map(|(k, t)| (k.clone(), t.shape.clone())).collect(),
             precision: self.precision,
         };
-        self.eval_in(&self.specs.ops, &request, &Inputs::Named(inputs), prefix)
+        let lib = &self.specs.ops;
+        let mut p = self.lowered(lib, &request)?;
+        if ask.grads {
+            let wanted: Vec<String> = ask.ins.iter().map(|(_, i, _)| i.to_string()).collect();
+            p = with_gradients(&p, &wanted)?;
+            let main = p.main().ok_or_else(|| anyhow!("empty"))?;
+            // Outputs that the case gives no gradient for get zeros of their own shape.
+            let names: Vec<String> = main
+                .inputs
+                .iter()
+                .filter(|i| i.name.starts_with("dout."))
+                .map(|i| i.name.to_string())
+                .collect();
+            let plain = if ask.outs.len() < names.len() || ask.missing_dout(self.case)? {
+                Some(self.run(&self.lowered(lib, &request)?, &Inputs::Named(&inputs))?)
+            } else {
+                None
+            };
+            for name in names {
+                let index = &name["dout.".len()..];
+                let known = index.parse::<usize>().ok().and_then(|i| ask.outs.get(i));
+                let dout = match known {
+                    Some((n, form)) => match self.case.maybe(&format!("dout.{n}"))? {
+                        Some(d) => Some(form.apply(&d)?),
+                        None => ask.unit.as_ref().filter(|(k, _)| k == n).map(|(_, t)| t.clone()),
+                    },
+                    None => None,
+                };
+                let dout = match (dout, &plain) {
+                    (Some(d), _) => d,
+                    (None, Some(plain)) => {
+                        let like = output(plain, index)?;
+                        let n = like.len();
+                        HostTensor::new(like.shape.clone(), HostData::F32(vec![0.0; n]))?
+                    }
+                    (None, None) => bail!("{}: no gradient for output {index}", self.case.name),
+                };
+                inputs.insert(name, dout);
+            }
+        }
+        self.run(&p, &Inputs::Named(&inputs))
     }
 
-    fn eval_in(
-        &self,
-        lib: &Library,
-        request: &Request<'_>,
-        inputs: &Inputs<'_>,
-        prefix: &str,
-    ) -> Result<Evaluated> {
+    fn lowered(&self, lib: &Library, request: &Request<'_>) -> Result<Program> {
         let lowered = program(lib, request);
-        let Some(p) = lowered.program else {
+        lowered.program.ok_or_else(|| {
             let text = vlmc_frontend::diag::render::all(
                 &lowered.diags,
                 &lib.sources,
-                vlmc_frontend::diag::render::Format::Human { color: false },
+                vlmc_frontend::diag::render::Format::PLAIN,
             );
-            bail!("{}: {text}", self.case.name);
-        };
-        let mut weights = |name: &str, p: &Param| {
-            let t = self.case.tensor(&format!("param.{prefix}{name}"))?;
-            let dims: Option<Vec<usize>> = p
-                .ty
-                .dims
-                .iter()
-                .map(|d| d.size().as_constant().and_then(|c| usize::try_from(c).ok()))
-                .collect();
-            let dims = dims.ok_or_else(|| anyhow!("`{name}` has no fixed shape"))?;
-            if t.shape != dims {
-                bail!("`{name}` is {:?} in the case and {dims:?} in the spec", t.shape);
-            }
-            Ok(t)
-        };
-        run(&p, self.precision, inputs, &mut weights, &|_| true)
+            anyhow!("{}: {text}", self.case.name)
+        })
+    }
+
+    fn run(&self, p: &Program, inputs: &Inputs<'_>) -> Result<Evaluated> {
+        let mut weights = |name: &str, p: &Param| self.weight(name, p);
+        run(p, self.precision, inputs, &mut weights, &|_| true)
+    }
+
+    fn weight(&self, name: &str, p: &Param) -> Result<HostTensor> {
+        let t = self.case.tensor(&format!("param.{name}"))?;
+        let dims: Option<Vec<usize>> =
+            p.ty.dims.iter().map(|d| d.size().as_constant()?.try_into().ok()).collect();
+        let dims = dims.ok_or_else(|| anyhow!("`{name}` has no fixed shape"))?;
+        if t.shape != dims {
+            bail!("`{name}` is {:?} in the case and {dims:?} in the spec", t.shape);
+        }
+        Ok(t)
     }
 
     /// Boundaries and positions of a batch of `b` rows of `l` tokens, or of a pack.
     fn sequence(&self, name: &str, b: usize, l: usize, inputs: &mut Tensors) -> Result<Vec<bool>> {
-        let layout = match (self.case.maybe("in.cu_seqlens")?, self.case.maybe("in.attention_mask")?) {
-            (Some(cu), _) => {
-                let cu: Vec<i32> = cu.to_i64()?.iter().map(|v| *v as i32).collect();
-                SequenceLayout::new(cu.clone(), cu, b * l)?
-            }
-            (None, Some(mask)) => SequenceLayout::from_mask(&mask.to_i64()?, b, l)?,
-            (None, None) => {
-                let cu: Vec<i32> = (0..=b).map(|i| (i * l) as i32).collect();
-                SequenceLayout::new(cu.clone(), cu, b * l)?
-            }
-        };
+        let layout =
+            match (self.case.maybe("in.cu_seqlens")?, self.case.maybe("in.attention_mask")?) {
+                (Some(cu), _) => {
+                    let cu: Vec<i32> = cu.to_i64()?.iter().map(|v| *v as i32).collect();
+                    SequenceLayout::new(cu.clone(), cu, b * l)?
+                }
+                (None, Some(mask)) => SequenceLayout::from_mask(&mask.to_i64()?, b, l)?,
+                (None, None) => {
+                    let cu: Vec<i32> = (0..=b).map(|i| (i * l) as i32).collect();
+                    SequenceLayout::new(cu.clone(), cu, b * l)?
+                }
+            };
         let boundaries = |v: &[i32]| ints(vec![v.len()], v.iter().map(|x| i64::from(*x)).collect());
         inputs.insert(format!("{name}.cu_seqlens"), boundaries(layout.cu_seqlens())?);
         inputs.insert(format!("{name}.cu_seqlens_padded"), boundaries(layout.cu_seqlens_padded())?);
@@ -159,25 +318,28 @@ impl Runner<'_> {
         Ok(layout.row_valid(b * l))
     }
 
-    /// A function of rows: leading dims folded into one.
-    fn plain(
-        &self,
-        function: &str,
-        ins: &[&str],
-        params: &[&str],
-        args: &[(&str, String)],
-    ) -> Result<Vec<Row>> {
+    /// Inputs of a function from the case, as `ask` says.
+    fn inputs(&self, ask: &Ask<'_>) -> Result<Tensors> {
         let mut inputs = Tensors::new();
-        for name in ins {
-            let t = self.case.tensor(&format!("in.{name}"))?;
-            let d = t.shape.last().copied().unwrap_or(1);
-            inputs.insert(name.to_string(), reshaped(&t, &[t.len() / d, d])?);
+        for (name, input, form) in &ask.ins {
+            inputs.insert(input.clone(), form.apply(&self.case.tensor(name)?)?);
         }
-        for name in params {
-            inputs.insert(name.to_string(), self.case.tensor(&format!("param.{name}"))?);
-        }
-        let out = self.eval(function, args, vec![], &inputs, "")?;
-        Ok(vec![self.float("out.y", output(&out, "0")?)?])
+        Ok(inputs)
+    }
+
+    /// A function of rows: leading dims folded into one.
+    fn plain(&self, function: &str, ins: &[&str], params: &[&str]) -> Result<Vec<Row>> {
+        let folded = ins.iter().map(|n| (format!("in.{n}"), n.to_string(), Form::Folded));
+        let same = params.iter().map(|n| (format!("param.{n}"), n.to_string(), Form::Same));
+        let ask = Ask {
+            function,
+            ins: folded.chain(same).collect(),
+            outs: vec![("y".into(), Form::Folded)],
+            grads: self.has_gradients(),
+            ..Ask::default()
+        };
+        let inputs = self.inputs(&ask)?;
+        Ok(self.judge(&ask, inputs)?.1)
     }
 
     fn float(&self, name: &str, have: &HostTensor) -> Result<Row> {
@@ -186,50 +348,62 @@ impl Runner<'_> {
 
     fn conv(&self) -> Result<Vec<Row>> {
         let x = self.case.tensor("in.x")?;
-        let (b, c, l) = (x.shape[0], x.shape[1], x.shape[2]);
-        let mut inputs = Tensors::new();
-        inputs.insert("x".into(), rows_of(&permuted(&x, &[0, 2, 1])?)?);
-        inputs.insert("weight".into(), self.case.tensor("param.weight")?);
-        self.sequence("seq", b, l, &mut inputs)?;
-        let out = self.eval("conv", &[], vec![], &inputs, "")?;
-        let y = permuted(&reshaped(output(&out, "0")?, &[b, l, c])?, &[0, 2, 1])?;
-        Ok(vec![self.float("out.y", &y)?])
+        let form = Form::PermutedRows(vec![0, 2, 1]);
+        let ask = Ask {
+            function: "conv",
+            ins: vec![
+                ("in.x".into(), "x".into(), form.clone()),
+                ("param.weight".into(), "weight".into(), Form::Same),
+            ],
+            outs: vec![("y".into(), form)],
+            grads: true,
+            ..Ask::default()
+        };
+        let mut inputs = self.inputs(&ask)?;
+        self.sequence("seq", x.shape[0], x.shape[2], &mut inputs)?;
+        Ok(self.judge(&ask, inputs)?.1)
     }
 
     fn delta_rule(&self) -> Result<Vec<Row>> {
-        let mut inputs = Tensors::new();
-        for name in ["q", "k", "v", "g", "beta"] {
-            inputs.insert(name.into(), rows_of(&self.case.tensor(&format!("in.{name}"))?)?);
-        }
         let q = self.case.tensor("in.q")?;
-        self.sequence("seq", q.shape[0], q.shape[1], &mut inputs)?;
-        let scale = (q.shape[3] as f64).powf(-0.5).to_string();
-        let function = match self.case.maybe("in.initial_state")? {
-            Some(state) => {
-                inputs.insert("state".into(), state);
-                "delta_rule_from"
-            }
-            None => "delta_rule",
+        let scale = [("scale", (q.shape[3] as f64).powf(-0.5).to_string())];
+        let named = |n: &&str| (format!("in.{n}"), n.to_string(), Form::Rows);
+        let mut ask = Ask {
+            function: "delta_rule",
+            args: &scale,
+            ins: ["q", "k", "v", "g", "beta"].iter().map(named).collect(),
+            outs: vec![("o".into(), Form::Rows), ("final_state".into(), Form::Same)],
+            grads: true,
+            ..Ask::default()
         };
-        let out = self.eval(function, &[("scale", scale)], vec![], &inputs, "")?;
-        let mut rows = vec![self.float("out.o", output(&out, "0")?)?];
-        if self.case.maybe("out.final_state")?.is_some() {
-            rows.push(self.float("out.final_state", output(&out, "1")?)?);
+        if self.case.maybe("in.initial_state")?.is_some() {
+            ask.ins.push(("in.initial_state".into(), "state".into(), Form::Same));
+            ask.function = "delta_rule_from";
         }
-        Ok(rows)
+        let mut inputs = self.inputs(&ask)?;
+        self.sequence("seq", q.shape[0], q.shape[1], &mut inputs)?;
+        Ok(self.judge(&ask, inputs)?.1)
     }
 
     /// A mixer: `x` and a sequence.
-    fn block(&self, module: &str, extra: &[(&str, String)]) -> Result<Vec<Row>> {
+    fn block(&self, module: &str) -> Result<Vec<Row>> {
         let x = self.case.tensor("in.hidden_states")?;
         let (b, l) = (x.shape[0], x.shape[1]);
-        let mut inputs = Tensors::new();
-        inputs.insert("x".into(), rows_of(&x)?);
+        let args = [("c", "c.text".to_string())];
+        let ask = Ask {
+            function: module,
+            args: &args,
+            settings: self.section("text"),
+            ins: vec![("in.hidden_states".into(), "x".into(), Form::Rows)],
+            outs: vec![("y".into(), Form::Rows)],
+            grads: true,
+            ..Ask::default()
+        };
+        let mut inputs = self.inputs(&ask)?;
         self.sequence("seq", b, l, &mut inputs)?;
-        let mut args = vec![("c", "c.text".to_string())];
-        args.extend_from_slice(extra);
-        let out = self.eval(module, &args, self.section("text"), &inputs, "")?;
-        let mut rows = vec![self.float("out.y", output(&out, "0")?)?];
+        let (_, mut rows) = self.judge(&ask, inputs.clone())?;
+        // Values on the way have names in the forward program; differentiation may drop some.
+        let out = self.ask(&Ask { grads: false, ..ask }, inputs)?;
         for mid in self.case.names("mid.") {
             let path = match mid.as_str() {
                 "in_proj_qkv" => "qkv",
@@ -277,7 +451,7 @@ impl Runner<'_> {
             inputs.insert("q".into(), q.select(0, &rows)?);
             inputs.insert("k_".into(), k.select(0, &rows)?.select(1, &repeated)?);
             let scale = (d as f64).powf(-0.5).to_string();
-            let out = self.eval("probabilities", &[("scale", scale)], vec![], &inputs, "")?;
+            let out = self.eval("probabilities", &[("scale", scale)], vec![], &inputs)?;
             all.extend(output(&out, "0")?.to_f64());
         }
         let have = HostTensor::new(want.shape.clone(), HostData::F64(all))?;
@@ -285,53 +459,60 @@ impl Runner<'_> {
     }
 
     fn mrope(&self) -> Result<Vec<Row>> {
-        let (q, k) = (self.case.tensor("in.q")?, self.case.tensor("in.k")?);
-        let (b, l) = (q.shape[0], q.shape[2]);
-        let mut inputs = Tensors::new();
-        inputs.insert("q".into(), rows_of(&permuted(&q, &[0, 2, 1, 3])?)?);
-        inputs.insert("k_".into(), rows_of(&permuted(&k, &[0, 2, 1, 3])?)?);
-        self.sequence("seq", b, l, &mut inputs)?;
+        let q = self.case.tensor("in.q")?;
+        let form = Form::PermutedRows(vec![0, 2, 1, 3]);
         let args = [("c", "c.text".to_string())];
-        let out = self.eval("MropeCase", &args, self.section("text"), &inputs, "")?;
-        let back = |t: &HostTensor, like: &HostTensor| {
-            let s = &like.shape;
-            permuted(&reshaped(t, &[s[0], s[2], s[1], s[3]])?, &[0, 2, 1, 3])
+        let ask = Ask {
+            function: "MropeCase",
+            args: &args,
+            settings: self.section("text"),
+            ins: vec![
+                ("in.q".into(), "q".into(), form.clone()),
+                ("in.k".into(), "k_".into(), form.clone()),
+            ],
+            outs: vec![("q".into(), form.clone()), ("k".into(), form)],
+            grads: true,
+            ..Ask::default()
         };
-        let mut rows = vec![
-            self.float("out.q", &back(output(&out, "0")?, &q)?)?,
-            self.float("out.k", &back(output(&out, "1")?, &k)?)?,
-        ];
+        let mut inputs = self.inputs(&ask)?;
+        self.sequence("seq", q.shape[0], q.shape[2], &mut inputs)?;
+        let (_, mut rows) = self.judge(&ask, inputs.clone())?;
+        let out = self.ask(&Ask { grads: false, ..ask }, inputs)?;
         for name in ["cos", "sin"] {
-            let half = seen(&out, &format!("mrope_tables.{name}"))
-                .or_else(|_| seen(&out, name))?;
-            rows.push(self.float(&format!("mid.{name}"), &twice(half)?)?);
+            rows.push(self.float(&format!("mid.{name}"), &twice(seen(&out, name)?)?)?);
         }
-        // The frequencies: the angles of position 1 of a table without sections.
-        let want = self.case.tensor("mid.inv_freq")?.to_f64();
-        let n = want.len() as f64;
-        let theta = 1e7f64;
-        let worst = want.iter().enumerate().map(|(f, w)| {
-            let have = theta.powf(-(f as f64) / n);
-            ((w - have) / have).abs()
-        });
-        rows.push(Row {
-            name: "mid.inv_freq".into(),
-            error: worst.fold(0.0, f64::max),
-            tolerance: 1e-5,
-        });
+        // The frequencies are the angles of position 1.
+        let want = self.case.tensor("mid.inv_freq")?;
+        let mut one = Tensors::new();
+        one.insert("position".into(), HostTensor::new(vec![1, 1], HostData::F32(vec![1.0]))?);
+        let theta =
+            self.config().and_then(|c| c.get("rope_parameters")?.get("rope_theta")?.as_f64());
+        let theta = theta.ok_or_else(|| anyhow!("no rope_theta"))?;
+        let args = [("count", want.len().to_string()), ("theta", format!("{theta:?}"))];
+        let out = self.eval("rope_angles", &args, vec![], &one)?;
+        let row = floats(self.case, "mid.inv_freq", output(&out, "0")?, Precision::F32, None)?;
+        rows.push(row);
         Ok(rows)
     }
 
     /// A module of rows that takes a mask of valid ones.
     fn token_wise(&self, module: &str, args: &[(&str, &str)]) -> Result<Vec<Row>> {
         let x = self.case.tensor("in.x")?;
-        let mut inputs = Tensors::new();
-        inputs.insert("x".into(), rows_of(&x)?);
+        let args: Vec<_> = args.iter().map(|(k, v)| (*k, v.to_string())).collect();
+        let ask = Ask {
+            function: module,
+            args: &args,
+            settings: self.section("text"),
+            ins: vec![("in.x".into(), "x".into(), Form::Rows)],
+            outs: vec![("y".into(), Form::Rows)],
+            grads: true,
+            ..Ask::default()
+        };
+        let mut inputs = self.inputs(&ask)?;
         let n = x.shape[0] * x.shape[1];
         inputs.insert("valid".into(), HostTensor::vector(HostData::Bool(vec![true; n])));
-        let args: Vec<_> = args.iter().map(|(k, v)| (*k, v.to_string())).collect();
-        let out = self.eval(module, &args, self.section("text"), &inputs, "")?;
-        let mut rows = vec![self.float("out.y", output(&out, "0")?)?];
+        let (_, mut rows) = self.judge(&ask, inputs.clone())?;
+        let out = self.ask(&Ask { grads: false, ..ask }, inputs)?;
         for mid in self.case.names("mid.") {
             let path = match mid.as_str() {
                 "router_logits" => "logits",
@@ -368,56 +549,106 @@ impl Runner<'_> {
         inputs.insert("logits".into(), HostTensor::new(shape, HostData::F64(all))?);
         inputs.insert("valid".into(), HostTensor::vector(HostData::Bool(valid)));
         let k = self.case.number("K").ok_or_else(|| anyhow!("no K"))?.to_string();
-        let out = self.eval("aux_loss", &[("k", k)], vec![], &inputs, "")?;
-        Ok(vec![self.float("out.aux_loss", output(&out, "0")?)?])
+        let args = [("k", k)];
+        let one = HostTensor::new(vec![], HostData::F32(vec![1.0]))?;
+        let ask = Ask {
+            function: "aux_loss",
+            args: &args,
+            ins: vec![("in.router_logits".into(), "logits".into(), Form::Same)],
+            outs: vec![("aux_loss".into(), Form::Same)],
+            grads: true,
+            unit: Some(("aux_loss".into(), one)),
+            ..Ask::default()
+        };
+        let (out, mut rows) = self.judge(&ask, inputs)?;
+        let gradient = output(&out, "grad.in.logits")?;
+        let rows_a_layer = gradient.shape[0] / layers;
+        for l in 0..layers {
+            let these: Vec<usize> = (l * rows_a_layer..(l + 1) * rows_a_layer).collect();
+            let name = format!("grad.in.router_logits.{l}");
+            rows.push(self.float(&name, &gradient.select(0, &these)?)?);
+        }
+        Ok(rows)
     }
 
     fn cross_entropy(&self) -> Result<Vec<Row>> {
         let logits = self.case.tensor("in.logits")?;
-        let mut inputs = Tensors::new();
-        inputs.insert("logits".into(), rows_of(&logits)?);
-        inputs.insert("labels".into(), {
-            let l = self.case.tensor("in.labels")?;
-            reshaped(&l, &[l.len()])?
-        });
-        self.sequence("seq", logits.shape[0], logits.shape[1], &mut inputs)?;
-        let out = self.eval("ce_loss", &[], vec![], &inputs, "")?;
+        let labels = self.case.tensor("in.labels")?;
+        // The loss is a pair: the mean of the case is sum / count, and so is its gradient.
+        let l = labels.shape[1];
+        let kept =
+            labels.to_i64()?.iter().enumerate().filter(|(i, v)| i % l > 0 && **v >= 0).count();
+        let share = HostTensor::new(vec![], HostData::F32(vec![1.0 / kept as f32]))?;
+        let ask = Ask {
+            function: "ce_loss",
+            ins: vec![("in.logits".into(), "logits".into(), Form::Rows)],
+            outs: vec![("sum".into(), Form::Same), ("count".into(), Form::Same)],
+            grads: true,
+            unit: Some(("sum".into(), share)),
+            ..Ask::default()
+        };
+        let mut inputs = self.inputs(&ask)?;
+        inputs.insert("labels".into(), reshaped(&labels, &[labels.len()])?);
+        self.sequence("seq", logits.shape[0], l, &mut inputs)?;
+        let (out, mut rows) = self.judge(&ask, inputs)?;
         let (sum, count) = (output(&out, "0")?.to_f64()[0], output(&out, "1")?.to_f64()[0]);
-        let name = self.case.names("out.").into_iter().next().ok_or_else(|| anyhow!("no output"))?;
+        let name =
+            self.case.names("out.").into_iter().next().ok_or_else(|| anyhow!("no output"))?;
         let mean = HostTensor::new(vec![], HostData::F64(vec![sum / count]))?;
-        Ok(vec![self.float(&format!("out.{name}"), &mean)?])
+        rows.push(self.float(&format!("out.{name}"), &mean)?);
+        Ok(rows)
     }
 
     fn layer(&self) -> Result<Vec<Row>> {
         let x = self.case.tensor("in.hidden_states")?;
-        let mut inputs = Tensors::new();
-        inputs.insert("h".into(), rows_of(&x)?);
-        self.sequence("seq", x.shape[0], x.shape[1], &mut inputs)?;
         let kind = self.case.json.get("case").and_then(|c| c.get("layer")).and_then(Json::as_str);
         let kind = match kind {
             Some("full_attention") => "attention",
             _ => "gdn",
         };
         let args = [("c", "c.text".to_string()), ("kind", kind.to_string())];
-        let out = self.eval("LayerCase", &args, self.section("text"), &inputs, "")?;
-        Ok(vec![self.float("out.y", output(&out, "0")?)?])
+        let ask = Ask {
+            function: "LayerCase",
+            args: &args,
+            settings: self.section("text"),
+            ins: vec![("in.hidden_states".into(), "h".into(), Form::Rows)],
+            outs: vec![("y".into(), Form::Rows)],
+            grads: true,
+            ..Ask::default()
+        };
+        let mut inputs = self.inputs(&ask)?;
+        self.sequence("seq", x.shape[0], x.shape[1], &mut inputs)?;
+        Ok(self.judge(&ask, inputs)?.1)
     }
 
     fn mtp(&self) -> Result<Vec<Row>> {
         let x = self.case.tensor("in.hidden_states")?;
-        let mut inputs = Tensors::new();
-        inputs.insert("h".into(), rows_of(&x)?);
-        inputs.insert("next".into(), rows_of(&self.case.tensor("in.next_embeds")?)?);
-        self.sequence("seq", x.shape[0], x.shape[1], &mut inputs)?;
         let args = [("c", "c.text".to_string())];
-        let out = self.eval("MtpCase", &args, self.section("text"), &inputs, "")?;
-        Ok(vec![self.float("out.y", output(&out, "0")?)?])
+        let ask = Ask {
+            function: "MtpCase",
+            args: &args,
+            settings: self.section("text"),
+            ins: vec![
+                ("in.hidden_states".into(), "h".into(), Form::Rows),
+                ("in.next_embeds".into(), "next".into(), Form::Rows),
+            ],
+            outs: vec![("y".into(), Form::Rows)],
+            grads: true,
+            ..Ask::default()
+        };
+        let mut inputs = self.inputs(&ask)?;
+        self.sequence("seq", x.shape[0], x.shape[1], &mut inputs)?;
+        Ok(self.judge(&ask, inputs)?.1)
     }
 
     fn tower(&self) -> Result<Vec<Row>> {
         let config = self.config().ok_or_else(|| anyhow!("no config"))?;
         let number = |key: &str| {
-            config.get(key).and_then(Json::as_u64).map(|v| v as usize).ok_or_else(|| anyhow!("no {key}"))
+            config
+                .get(key)
+                .and_then(Json::as_u64)
+                .map(|v| v as usize)
+                .ok_or_else(|| anyhow!("no {key}"))
         };
         let merge = number("spatial_merge_size")?;
         let side = (number("num_position_embeddings")? as f64).sqrt() as usize;
@@ -436,14 +667,22 @@ impl Runner<'_> {
         inputs.insert("rotary_ids".into(), ids.clone());
         inputs.insert("cu_frames".into(), frames.clone());
         let args = [("c", "c.vision".to_string())];
-        let out = self.eval("VisionTower", &args, self.section("vision"), &inputs, "")?;
-        let mut rows = vec![
-            self.float("out.merged", output(&out, "0")?)?,
+        let ask = Ask {
+            function: "VisionTower",
+            args: &args,
+            settings: self.section("vision"),
+            outs: vec![("merged".into(), Form::Same)],
+            grads: true,
+            ..Ask::default()
+        };
+        let (_, mut rows) = self.judge(&ask, inputs.clone())?;
+        let out = self.ask(&Ask { grads: false, ..ask }, inputs)?;
+        rows.extend([
             exact(self.case, "mid.rope_position_ids", &ids)?,
             exact(self.case, "mid.cu_seqlens", &frames)?,
             self.float("mid.pos_weights", &weights)?,
             self.tap_rows(&tap_rows, &weights)?,
-        ];
+        ]);
         rows.push(self.float("mid.last_hidden_state", seen(&out, "h")?)?);
         for name in ["cos", "sin"] {
             let have = twice(seen(&out, &format!("rope_{name}"))?)?;
@@ -526,15 +765,15 @@ impl Runner<'_> {
             function: None,
             args: vec![],
             variant: None,
-            settings,
+            settings: settings.clone(),
             shapes: vec![],
             precision: self.precision,
         };
-        let out = self.eval_in(&self.specs.model, &request, &Inputs::Batch(&batch), "")?;
+        let p = self.lowered(&self.specs.model, &request)?;
+        let out = self.run(&p, &Inputs::Batch(&batch))?;
         let bf16 = self.precision == Precision::Bf16;
-        let kept = |name: &str, t: &HostTensor| {
-            floats(self.case, name, t, self.precision, Some(&valid))
-        };
+        let kept =
+            |name: &str, t: &HostTensor| floats(self.case, name, t, self.precision, Some(&valid));
         let scalar = |v: f64| HostTensor::new(vec![], HostData::F64(vec![v]));
         let mean = |name: &str| -> Result<f64> {
             let (sum, count, _) =
@@ -571,6 +810,13 @@ impl Runner<'_> {
             };
             rows.push(kept(&full, have)?);
         }
+        rows.extend(crate::training::judge(
+            self.case,
+            &self.specs.model,
+            settings,
+            &batch,
+            self.precision,
+        )?);
         Ok(rows)
     }
 

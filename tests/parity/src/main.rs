@@ -3,6 +3,7 @@
 mod case;
 mod compare;
 mod kinds;
+mod training;
 
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};

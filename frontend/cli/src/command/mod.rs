@@ -1,14 +1,17 @@
 //! The commands, one file each, and what they share.
 
 pub mod check;
+pub mod compile;
 pub mod completions;
 pub mod config;
 pub mod eval;
 pub mod explain;
 pub mod fmt;
 pub mod import;
+pub mod layout;
 pub mod opt;
 pub mod pack;
+pub mod run;
 
 use crate::Context;
 use crate::ui::{Done, Stop, at_flag, file_error};
