@@ -2,7 +2,7 @@
 
 use super::{Chosen, SpecArgs};
 use crate::Context;
-use crate::ui::{Done, Stop, at_flag, put, table, thousands};
+use crate::ui::{Done, Stop, at_flag, plural, put, table, thousands};
 use clap::ValueEnum;
 use std::collections::BTreeMap;
 use vlmc::eval::{Evaluated, Inputs, Precision, Request, Tensors};
@@ -321,10 +321,11 @@ fn batches(
                 _ => format!("{} ", path.display()),
             };
             put(&format!(
-                "{of}microbatch {index}: {} rows, {documents} documents, {} images, {} videos\n",
-                batch.tokens(),
-                batch.image_grids().len(),
-                batch.video_grids().len(),
+                "{of}microbatch {index}: {}, {}, {}, {}\n",
+                plural(batch.tokens(), "row"),
+                plural(documents, "document"),
+                plural(batch.image_grids().len(), "image"),
+                plural(batch.video_grids().len(), "video"),
             ))?;
             let out = evaluate(c, program, precision, &Inputs::Batch(&batch), param, "--batch")?;
             put(&losses(&out))?;
@@ -363,7 +364,7 @@ fn losses(out: &Evaluated) -> String {
     let mut rows = vec![];
     for (name, (sum, count, weight)) in &out.losses {
         let mean = if *count == 0.0 { 0.0 } else { sum / count };
-        let how = format!("{sum:.4} / {count} x {weight}");
+        let how = format!("sum {sum:.4}, count {count}, weight {weight}");
         rows.push(vec![name.clone(), format!("{mean:.6}"), how]);
     }
     rows.push(vec!["loss".into(), format!("{:.6}", out.loss())]);
