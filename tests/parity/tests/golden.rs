@@ -37,7 +37,8 @@ fn a_wrong_result_fails() {
     let from = Path::new(&golden()).join("ops");
     std::fs::copy(from.join("rmsnorm_a.json"), folder.join("rmsnorm_a.json")).unwrap();
     let mut bytes = std::fs::read(from.join("rmsnorm_a.safetensors")).unwrap();
-    let file = vlmc_data::safetensors::TensorFile::open(from.join("rmsnorm_a.safetensors")).unwrap();
+    let file =
+        vlmc_data::safetensors::TensorFile::open(from.join("rmsnorm_a.safetensors")).unwrap();
     let range = file.info("out.y").unwrap().range.clone();
     let start = usize::try_from(range.start).unwrap();
     for at in (start..start + 64).step_by(4) {
