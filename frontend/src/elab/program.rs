@@ -295,7 +295,10 @@ impl Elab<'_> {
                         Some((_, text)) => self.outside_value(&mut frame, text, &a.ty)?,
                         None => match &a.default {
                             Some(e) => self.expr(&mut frame, e),
-                            None => frame.get(&a.name.name).map_or(Val::Unknown, |b| b.val.clone()),
+                            None => match frame.get(&a.name.name).map(|b| b.val.clone()) {
+                                Some(v) => v,
+                                None => self.default_argument(m.file, a, target),
+                            },
                         },
                     };
                     if v.is_unknown() {
@@ -354,6 +357,22 @@ impl Elab<'_> {
         let main = self.building.pop()?.f;
         self.program.functions.push(main);
         Some(())
+    }
+
+    /// A configuration that nothing else gives: its defaults, with the settings below its name
+    /// (`--set c.hidden=32`).
+    fn default_argument(&mut self, file: ast::FileId, a: &ast::Arg, target: &Target<'_>) -> Val {
+        let TyKind::Name(n) = &a.ty.kind else { return Val::Unknown };
+        let Some(Def::Config(d)) = self.lib.lookup(file, &n.name).cloned() else {
+            return Val::Unknown;
+        };
+        let below = target.settings.iter().filter_map(|s| {
+            let (first, rest) = s.path.split_first()?;
+            let ours = *first == a.name.name && !rest.is_empty();
+            ours.then(|| Setting { path: rest.to_vec(), ..s.clone() })
+        });
+        let settings: Vec<Setting> = below.collect();
+        self.concrete_config("", &d, None, &settings)
     }
 
     /// Reads an argument given on the command line: an expression over the configuration.
