@@ -15,8 +15,10 @@ use vlmc_ir::ty::DType;
 
 /// What to compile.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Writes an artifact, which `vlmc run` or `vlmc-run` executes, and beside it \
-                        the graph of each phase as text.")]
+#[command(
+    after_help = "Writes an artifact, which `vlmc run` or `vlmc-run` executes, and beside it \
+                        the graph of each phase as text."
+)]
 pub struct Args {
     #[command(flatten)]
     spec: SpecArgs,
@@ -67,8 +69,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
             Ok(()) => crate::ui::Stop::Told,
         },
         CompileError::Other(e) => c.ui.fail(
-            Diag::error(Code::CannotCompile, format!("{e:#}"))
-                .help("see `vlmc explain V0404`"),
+            Diag::error(Code::CannotCompile, format!("{e:#}")).help("see `vlmc explain V0404`"),
         ),
     })?;
     let directory = Path::new(&args.output);
@@ -86,7 +87,9 @@ pub fn run(c: &mut Context, args: Args) -> Done {
 /// Settings that shape the artifact, sorted.
 fn flags(c: &Context) -> IndexMap<String, String> {
     let shapes = |k: &str| {
-        ["spec", "variant", "dtype"].contains(&k) || k.starts_with("layout.") || k.starts_with("set.")
+        ["spec", "variant", "dtype"].contains(&k)
+            || k.starts_with("layout.")
+            || k.starts_with("set.")
     };
     let mut flags: IndexMap<String, String> = c
         .merged
@@ -108,9 +111,8 @@ fn dump(c: &Context, compiled: &Compiled, lib: &elab::Library, directory: &Path)
         ("20-joint.vir", print::program(&compiled.joint)),
     ] {
         let path = directory.join(name);
-        std::fs::write(&path, text).map_err(|e| {
-            c.ui.fail(file_error("write", "-o", &path.display().to_string(), &e))
-        })?;
+        std::fs::write(&path, text)
+            .map_err(|e| c.ui.fail(file_error("write", "-o", &path.display().to_string(), &e)))?;
     }
     Ok(())
 }
