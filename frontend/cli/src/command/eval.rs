@@ -46,7 +46,7 @@ pub struct Args {
     /// Set a field of the configuration; may repeat [default: none]
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// A tensor file with in.X, and param.X if it likes
+    /// A tensor file with in.X, and param.X if it likes [default: none; this or --batch]
     #[arg(
         long,
         value_name = "X.safetensors",
@@ -54,7 +54,8 @@ pub struct Args {
         required_unless_present = "batch"
     )]
     inputs: Option<String>,
-    /// A batch file, a folder or a pattern of them: microbatches for the model
+    /// A batch file, a folder or a pattern of them: microbatches for the model [default: none; this or
+    /// --inputs]
     #[arg(long, value_name = "B.safetensors")]
     batch: Option<String>,
     /// Only this microbatch of the batch, from 0 [default: all]
