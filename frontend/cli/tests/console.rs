@@ -106,7 +106,10 @@ fn check(name: &str, page: &str, path: Option<&Path>) -> usize {
         if bless && !loose && path.is_some() {
             lines.splice(step.lines.clone(), found.lines().map(String::from));
         } else {
-            panic!("{name}: $ {}\nexpected:\n{}found:\n{found}", step.command, step.expected);
+            panic!(
+                "{name} (BLESS=1 accepts): $ {}\nexpected:\n{}found:\n{found}",
+                step.command, step.expected
+            );
         }
     }
     if let Some(path) = path

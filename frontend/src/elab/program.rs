@@ -6,7 +6,7 @@ use super::library::{Decl, Def, Library};
 use super::module::Place;
 use super::value::{Instance, Sequence, Val};
 use super::{Building, Elab, Finished, Frame, functions};
-use crate::diag::{Code, Diag, Diags};
+use crate::diag::{Code, Diag, Diags, nearest};
 use crate::syntax::ast::{self, Member, Span, TyKind};
 use indexmap::IndexMap;
 use std::rc::Rc;
@@ -276,8 +276,6 @@ impl Elab<'_> {
     ) -> Option<()> {
         let root = self.lib.root?;
         let (first, method) = path.split_once('.').map_or((path, "forward"), |(a, b)| (a, b));
-        let name =
-            ast::Ident { name: first.to_string(), span: Span { file: root, start: 0, end: 0 } };
         self.building = vec![Building::default()];
         self.at().f.name = "main".to_string();
         let def = self.lib.lookup(root, first).cloned();
@@ -324,15 +322,19 @@ impl Elab<'_> {
                 let instance = self.instantiate(m, args, place);
                 let Some(f) = functions(&m.ast).find(|f| f.name.name == method) else {
                     let known: Vec<_> = functions(&m.ast).map(|f| f.name.name.clone()).collect();
-                    let name = ast::Ident { name: method.to_string(), span: m.ast.name.span };
-                    self.unknown_name(&format!("function of `{first}`"), &name, &known);
+                    self.unknown_target(
+                        path,
+                        method,
+                        &format!("`{first}` has no function"),
+                        &known,
+                    );
                     return None;
                 };
                 (f, Some(instance))
             }
             _ => {
                 let known = self.names_of(root, |d| matches!(d, Def::Fn(_) | Def::Module(_)));
-                self.unknown_name("function or module", &name, &known);
+                self.unknown_target(path, first, "the spec has no function or module", &known);
                 return None;
             }
         };
@@ -373,6 +375,21 @@ impl Elab<'_> {
         });
         let settings: Vec<Setting> = below.collect();
         self.concrete_config("", &d, None, &settings)
+    }
+
+    /// Reports a function on the command line that there is not.
+    fn unknown_target(&mut self, path: &str, name: &str, claim: &str, known: &[String]) {
+        let line = format!("SPEC::{path}");
+        let at = line.len() - path.len() + path.find(name).unwrap_or(0);
+        let diag = Diag::error(Code::UnknownName, format!("{claim} `{name}`")).flag(
+            line,
+            at..at + name.len(),
+            "not found",
+        );
+        self.diags.push(match nearest(name, known.iter().map(String::as_str)) {
+            Some(near) => diag.help(format!("did you mean `{near}`?")),
+            None => diag.help(format!("known: {}", known.join(", "))),
+        });
     }
 
     /// Reads an argument given on the command line: an expression over the configuration.

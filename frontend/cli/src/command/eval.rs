@@ -46,7 +46,7 @@ pub struct Args {
     /// Set a field of the configuration; may repeat [default: none]
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// A tensor file with in.X, and param.X if it likes
+    /// A tensor file with in.X, and param.X if it likes [default: none; this or --batch]
     #[arg(
         long,
         value_name = "X.safetensors",
@@ -54,7 +54,8 @@ pub struct Args {
         required_unless_present = "batch"
     )]
     inputs: Option<String>,
-    /// A batch file, a folder or a pattern of them: microbatches for the model
+    /// A batch file, a folder or a pattern of them: microbatches for the model [default: none; this or
+    /// --inputs]
     #[arg(long, value_name = "B.safetensors")]
     batch: Option<String>,
     /// Only this microbatch of the batch, from 0 [default: all]
@@ -145,18 +146,25 @@ pub fn run(c: &mut Context, args: Args) -> Done {
         Some(t) => Ok(t.clone()),
         None => values.get(name),
     };
+    let mut inputs = Tensors::new();
+    if let Some(named) = &named {
+        inputs = section(named, "in.");
+        if args.grad {
+            let given = named.iter().filter(|(n, _)| n.starts_with("dout."));
+            inputs.extend(given.map(|(n, t)| (n.clone(), t.clone())));
+            vlmc::eval::unit_gradients(&program, &mut inputs)
+                .map_err(|e| c.ui.fail(Diag::error(Code::BadInput, format!("{e:#}"))))?;
+        }
+        unknown_inputs(c, &program, &inputs)?;
+    }
+    let queue = match &args.batch {
+        Some(path) => microbatches(c, &args, path)?,
+        None => vec![],
+    };
     let total: i64 = all.iter().filter_map(Parameter::count).sum();
     put(&format!("{} parameters\n", thousands(total)))?;
-    match (&named, &args.batch) {
-        (Some(named), _) => {
-            let mut inputs = section(named, "in.");
-            if args.grad {
-                let given = named.iter().filter(|(n, _)| n.starts_with("dout."));
-                inputs.extend(given.map(|(n, t)| (n.clone(), t.clone())));
-                vlmc::eval::unit_gradients(&program, &mut inputs)
-                    .map_err(|e| c.ui.fail(Diag::error(Code::BadInput, format!("{e:#}"))))?;
-            }
-            unknown_inputs(c, &program, &inputs)?;
+    match &named {
+        Some(_) => {
             let out =
                 evaluate(c, &program, precision, &Inputs::Named(&inputs), &param, "--inputs")?;
             put(&losses(&out))?;
@@ -165,8 +173,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
             }
             save(c, &args, &out)
         }
-        (None, Some(batch)) => batches(c, &args, batch, &program, precision, &param),
-        (None, None) => Ok(()), // The argument parser asks for one of the two.
+        None => batches(c, &args, &queue, &program, precision, &param),
     }
 }
 
@@ -299,64 +306,74 @@ fn evaluate(
     })
 }
 
-fn batches(
-    c: &Context,
-    args: &Args,
-    path: &str,
-    program: &Program,
-    precision: Precision,
-    param: &dyn Fn(&str) -> anyhow::Result<HostTensor>,
-) -> Done {
-    let refused = |e: &dyn std::fmt::Display| {
-        let diag = at_flag(Code::BadBatch, e.to_string(), "--batch", path, "this batch");
-        c.ui.fail(diag.help("`vlmc pack` writes batch files"))
-    };
-    let files = BatchFiles::find(path).map_err(|e| refused(&e))?;
-    if let Some(output) = args.output.as_deref().filter(|_| args.microbatch.is_none()) {
-        let count = |path: &std::path::PathBuf| Batch::count(&TensorFile::open(path)?);
-        let counts: Result<Vec<usize>, _> = files.paths().iter().map(count).collect();
-        let all: usize = counts.map_err(|e| refused(&e))?.iter().sum();
-        if all != 1 {
-            let message = format!("there are {all} microbatches and one file for results");
-            let diag = at_flag(Code::BadSetting, message, "-o", output, "holds one");
-            return Err(c.ui.fail(diag.help("choose one with `--microbatch N`")));
-        }
-    }
-    let mut done: Vec<Evaluated> = vec![];
-    for path in files.paths() {
-        let file = TensorFile::open(path).map_err(|e| refused(&e))?;
-        let count = Batch::count(&file).map_err(|e| refused(&e))?;
+/// A microbatch: its file, its index, and what it is called.
+struct Microbatch {
+    file: TensorFile,
+    index: usize,
+    name: String,
+}
+
+/// The microbatches to evaluate; forms are checked, no values read.
+fn microbatches(c: &Context, args: &Args, path: &str) -> Done<Vec<Microbatch>> {
+    let files = BatchFiles::find(path).map_err(|e| refused(c, path, &e))?;
+    let mut out = vec![];
+    for file_path in files.paths() {
+        let open = || TensorFile::open(file_path).map_err(|e| refused(c, path, &e));
+        let count = Batch::count(&open()?).map_err(|e| refused(c, path, &e))?;
         let which = match args.microbatch {
             Some(n) => n..n + 1,
             None => 0..count,
         };
         for index in which {
-            let batch = Batch::read(&file, index).map_err(|e| refused(&e))?;
-            let documents = batch.layout.documents().filter(|d| d.valid > 0).count();
-            let of = match files.paths() {
-                [_] => String::new(),
-                _ => format!("{} ", path.display()),
+            let name = match files.paths() {
+                [_] => format!("microbatch {index}"),
+                _ => format!("{} microbatch {index}", file_path.display()),
             };
-            put(&format!(
-                "{of}microbatch {index}: {}, {}, {}, {}\n",
-                plural(batch.tokens(), "row"),
-                plural(documents, "document"),
-                plural(batch.image_grids().len(), "image"),
-                plural(batch.video_grids().len(), "video"),
-            ))?;
-            let out = evaluate(c, program, precision, &Inputs::Batch(&batch), param, "--batch")?;
-            put(&losses(&out))?;
-            done.push(out);
+            out.push(Microbatch { file: open()?, index, name });
         }
     }
-    if done.len() > 1 {
-        put("step\n")?;
-        put(&losses(&joined(&done)))?;
+    if let Some(output) = args.output.as_deref().filter(|_| out.len() != 1) {
+        let message = format!("there are {} microbatches and one file for results", out.len());
+        let diag = at_flag(Code::BadSetting, message, "-o", output, "holds one");
+        return Err(c.ui.fail(diag.help("choose one with `--microbatch N`")));
+    }
+    Ok(out)
+}
+
+fn refused(c: &Context, path: &str, e: &dyn std::fmt::Display) -> Stop {
+    let diag = at_flag(Code::BadBatch, e.to_string(), "--batch", path, "this batch");
+    c.ui.fail(diag.help("`vlmc pack` writes batch files"))
+}
+
+fn batches(
+    c: &Context,
+    args: &Args,
+    all: &[Microbatch],
+    program: &Program,
+    precision: Precision,
+    param: &dyn Fn(&str) -> anyhow::Result<HostTensor>,
+) -> Done {
+    let path = args.batch.as_deref().unwrap_or_default();
+    let mut done: Vec<Evaluated> = vec![];
+    for m in all {
+        let batch = Batch::read(&m.file, m.index).map_err(|e| refused(c, path, &e))?;
+        let documents = batch.layout.documents().filter(|d| d.valid > 0).count();
+        put(&format!(
+            "{}: {}, {}, {}, {}\n",
+            m.name,
+            plural(batch.tokens(), "row"),
+            plural(documents, "document"),
+            plural(batch.image_grids().len(), "image"),
+            plural(batch.video_grids().len(), "video"),
+        ))?;
+        let out = evaluate(c, program, precision, &Inputs::Batch(&batch), param, "--batch")?;
+        put(&losses(&out))?;
+        done.push(out);
     }
     match done.as_slice() {
         [one] => save(c, args, one),
-        // With several there is no file to write; that was settled above.
-        _ => Ok(()),
+        // With several there is no file to write; that was settled before.
+        several => put(&format!("step\n{}", losses(&joined(several)))),
     }
 }
 
