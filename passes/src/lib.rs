@@ -8,4 +8,5 @@ pub mod cse;
 pub mod dce;
 pub mod manager;
 pub mod optimizer;
+pub mod prune;
 pub mod rewrite;

@@ -161,6 +161,34 @@ fn main_gradients_are_f32() {
     }
 }
 
+/// A product kept in f32 and rounded later goes back through bf16 products: the gradient that
+/// reaches it is a widened bf16 one.
+#[test]
+fn products_go_back_in_their_own_type() {
+    let product = "{a_batch = [], b_batch = [], a_contract = [1], b_contract = [1], dtype = f32}";
+    let p = program(&typed(&format!(
+        "func @main {{
+        input %x : bf16[4, 8]
+        param %w = \"w\" : bf16[2, 8] init normal(0.1)
+        %y = contract %x, %w {product}
+        %n = cast %y {{dtype = bf16}}
+        return \"n\" = %n
+        return \"y\" = %y
+        }}"
+    )));
+    let types = |p: &Program| {
+        let d = gradients_of(p, &Options { seeds: Seeds::Outputs, inputs: vec!["x".into()] });
+        let main = d.main().unwrap();
+        let products = main.nodes.iter().filter(|n| matches!(n.op, Op::Contract { .. }));
+        products.map(|n| main.ty(n.operands[0]).dtype).collect::<Vec<_>>()
+    };
+    // With a gradient of the f32 result itself there is nothing to take back.
+    assert_eq!(types(&p), [DType::Bf16, DType::F32, DType::F32]);
+    let mut p = p;
+    p.functions[0].outputs.pop();
+    assert_eq!(types(&p), [DType::Bf16; 3]);
+}
+
 /// A split's way back is a join, not a sum of padded parts.
 #[test]
 fn splits_go_back_as_joins() {

@@ -16,6 +16,7 @@ use vlmc_ir::ty::{DType, Ty};
 use vlmc_passes::autodiff::{Options, Seeds, differentiate};
 use vlmc_passes::manager::{self, Pass, PassError};
 use vlmc_passes::optimizer::{OptimizerParam, SCALARS, optimizer_program};
+use vlmc_passes::prune::drop_unused_inputs;
 
 /// What to compile.
 #[derive(Clone, Debug)]
@@ -132,7 +133,7 @@ fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Com
         .collect();
     let optimizer = optimizer_program(&trained, &mut |name, n| library_function(lib, name, n))?;
     let capacities = capacities(&joint, &r.capacity)?;
-    let programs = vec![
+    let programs = [
         ("counts", "counts of the losses, by which gradients are divided", &counts),
         ("step", "losses and gradients of a microbatch", &joint),
         ("optimizer", "norm, clipping and update", &optimizer),
@@ -173,7 +174,7 @@ fn ops(p: &Program) -> usize {
 
 fn passes(p: &Program, records: &mut Vec<PassRecord>) -> Result<Program> {
     let mut program = p.clone();
-    for name in ["cse", "dce"] {
+    for name in ["cse", "dce", "prune"] {
         let pass: &Pass = manager::find(name).ok_or_else(|| anyhow!("no pass `{name}`"))?;
         let before = ops(&program);
         let outcome = manager::run(&program, &[pass])?;
@@ -213,7 +214,9 @@ fn counts(training: &Program, records: &mut Vec<PassRecord>) -> Result<Program> 
         _ => None,
     });
     main.outputs = counts.collect();
-    passes(&p, records)
+    let mut p = passes(&p, records)?;
+    drop_unused_inputs(&mut p);
+    Ok(p)
 }
 
 fn losses(p: &Program) -> Vec<artifact::Loss> {

@@ -3,7 +3,9 @@
 mod case;
 mod compare;
 mod kinds;
+mod runner;
 mod training;
+mod whole;
 
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};

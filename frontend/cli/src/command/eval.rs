@@ -73,7 +73,7 @@ pub struct Args {
     /// An argument of the function or its module that is no tensor; may repeat [default: none]
     #[arg(long = "arg", value_name = "NAME=VALUE")]
     arg: Vec<String>,
-    /// Gradients as well; not supported yet [default: off]
+    /// Gradients as well: of the losses of a model, or for `dout.X` of the inputs [default: off]
     #[arg(long)]
     grad: bool,
     /// With fused kernels; not supported yet [default: off]
@@ -83,12 +83,10 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(c: &mut Context, args: Args) -> Done {
-    for (flag, given) in [("--grad", args.grad), ("--fused", args.fused)] {
-        if given {
-            let message = format!("`{flag}` is not supported yet");
-            let diag = at_flag(Code::NotYet, message, "", flag, "given here");
-            return Err(c.ui.fail(diag.help("leave it out: the values are evaluated without it")));
-        }
+    if args.fused {
+        let message = "`--fused` is not supported yet";
+        let diag = at_flag(Code::NotYet, message, "", "--fused", "given here");
+        return Err(c.ui.fail(diag.help("leave it out: the values are evaluated without it")));
     }
     if let Some(dtype) = args.dtype {
         let source = vlmc::settings::Source::Flag("--dtype".into());
@@ -128,7 +126,15 @@ pub fn run(c: &mut Context, args: Args) -> Done {
     let lib = super::load_good(c, &chosen.spec)?;
     // Errors without a variant are the same and better told: they name sizes, not numbers.
     c.ui.report(&elab::check(&lib), &lib.sources)?;
-    let program = lower(c, &lib, &chosen, function, &args, precision, named.as_ref())?;
+    let mut program = lower(c, &lib, &chosen, function, &args, precision, named.as_ref())?;
+    if args.grad {
+        // Of the inputs of a model only functions' are asked for: a batch is data.
+        let wanted = if function.is_some() { vlmc::eval::float_inputs(&program) } else { vec![] };
+        program = vlmc::eval::with_gradients(&program, &wanted).map_err(|e| {
+            let diag = Diag::error(Code::CannotCompile, format!("{e:#}"));
+            c.ui.fail(diag.help("gradients need a float result, and ops that have a gradient"))
+        })?;
+    }
     let all = parameters(&program);
     let given = |p: &Parameter<'_>| {
         named.as_ref().is_some_and(|n| n.contains_key(&format!("param.{}", p.name)))
@@ -140,8 +146,16 @@ pub fn run(c: &mut Context, args: Args) -> Done {
         Some(t) => Ok(t.clone()),
         None => values.get(name),
     };
+    let mut inputs = Tensors::new();
     if let Some(named) = &named {
-        unknown_inputs(c, &program, &section(named, "in."))?;
+        inputs = section(named, "in.");
+        if args.grad {
+            let given = named.iter().filter(|(n, _)| n.starts_with("dout."));
+            inputs.extend(given.map(|(n, t)| (n.clone(), t.clone())));
+            vlmc::eval::unit_gradients(&program, &mut inputs)
+                .map_err(|e| c.ui.fail(Diag::error(Code::BadInput, format!("{e:#}"))))?;
+        }
+        unknown_inputs(c, &program, &inputs)?;
     }
     let queue = match &args.batch {
         Some(path) => microbatches(c, &args, path)?,
@@ -150,8 +164,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
     let total: i64 = all.iter().filter_map(Parameter::count).sum();
     put(&format!("{} parameters\n", thousands(total)))?;
     match &named {
-        Some(named) => {
-            let inputs = section(named, "in.");
+        Some(_) => {
             let out =
                 evaluate(c, &program, precision, &Inputs::Named(&inputs), &param, "--inputs")?;
             put(&losses(&out))?;
@@ -255,17 +268,22 @@ fn unknown_inputs(c: &Context, program: &Program, inputs: &Tensors) -> Done {
     for name in inputs.keys().filter(|n| !known.contains(&n.as_str())) {
         let diag = Diag::error(Code::BadInput, format!("there is no input `{name}`"));
         bad.push(match nearest(name, known.iter().copied()) {
-            Some(near) => diag.help(format!("did you mean `in.{near}`?")),
+            Some(near) => diag.help(format!("did you mean `{}`?", file_name(near))),
             None => diag.help(format!("inputs: {}", known.join(", "))),
         });
     }
     for name in known.iter().filter(|n| !inputs.contains_key(**n)) {
         bad.push(
             Diag::error(Code::BadInput, format!("the input `{name}` is missing"))
-                .help(format!("add `in.{name}` to the file of `--inputs`")),
+                .help(format!("add `{}` to the file of `--inputs`", file_name(name))),
         );
     }
     if bad.is_empty() { Ok(()) } else { Err(c.ui.fail_all(bad)) }
+}
+
+/// The name in a file of an input of the program.
+fn file_name(input: &str) -> String {
+    if input.starts_with("dout.") { input.to_string() } else { format!("in.{input}") }
 }
 
 fn evaluate(
@@ -393,9 +411,14 @@ fn shapes(out: &Evaluated) -> String {
         let values = t.to_f64();
         let square: f64 = values.iter().map(|v| v * v).sum();
         let rms = (square / values.len().max(1) as f64).sqrt();
-        vec![format!("out.{name}"), format!("{} {:?}", t.dtype(), t.shape), format!("rms {rms:.6}")]
+        vec![result_name(name), format!("{} {:?}", t.dtype(), t.shape), format!("rms {rms:.6}")]
     };
     table(&out.outputs.iter().map(row).collect::<Vec<_>>())
+}
+
+/// The name in a file of a result of the program.
+fn result_name(output: &str) -> String {
+    if output.starts_with("grad.") { output.to_string() } else { format!("out.{output}") }
 }
 
 /// Writes results under the names of the reference cases.
@@ -403,7 +426,8 @@ fn save(c: &Context, args: &Args, out: &Evaluated) -> Done {
     let Some(path) = &args.output else { return Ok(()) };
     let scalar = |v: f64| HostTensor { shape: vec![], data: HostData::F64(vec![v]) };
     let mut all: Vec<(String, HostTensor)> =
-        out.outputs.iter().map(|(n, t)| (format!("out.{n}"), t.clone())).collect();
+        out.outputs.iter().map(|(n, t)| (result_name(n), t.clone())).collect();
+    all.extend(out.gradients.iter().map(|(n, t)| (format!("grad.param.{n}"), t.clone())));
     for (name, (sum, count, _)) in &out.losses {
         let mean = if *count == 0.0 { 0.0 } else { sum / count };
         all.push((format!("out.{name}_loss"), scalar(mean)));

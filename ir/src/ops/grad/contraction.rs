@@ -103,11 +103,24 @@ fn operand(
     b.push(Op::Transpose { permutation }, &[product]).map(Some)
 }
 
-/// Two operands of one element type: the wider of the two, so that nothing is rounded.
+/// Two operands of one element type, without rounding: a widened value as it was before, or else
+/// the narrower of the two widened.
 fn alike(b: &mut GradBuilder, x: Value, y: Value) -> Result<(Value, Value)> {
     let dtype = |v: Value| b.function().ty(v).dtype;
-    let wide = if dtype(x) == dtype(y) { dtype(x) } else { DType::F32 };
-    Ok((b.cast(x, wide)?, b.cast(y, wide)?))
+    let (of_x, of_y) = (dtype(x), dtype(y));
+    if of_x == of_y {
+        return Ok((x, y));
+    }
+    let before = |v: Value, narrow: DType| {
+        let node = b.function().node(v.node);
+        let from = *node.operands.first()?;
+        (matches!(node.op, Op::Cast { .. }) && dtype(from) == narrow).then_some(from)
+    };
+    match (before(x, of_y), before(y, of_x)) {
+        (Some(x), _) if of_x == DType::F32 => Ok((x, y)),
+        (_, Some(y)) if of_y == DType::F32 => Ok((x, y)),
+        _ => Ok((b.wide(x)?, b.wide(y)?)),
+    }
 }
 
 /// `dx` by the transposed weights, `dw` as the sum over the rows of each group.
