@@ -33,12 +33,14 @@ pub fn check(lib: &Library) -> Diags {
         e.check_variants(file);
     }
     e.recursion();
+    e.tell_other_uses();
     e.diags
 }
 
 impl Elab<'_> {
     /// Forgets what was known of the last declaration.
     fn reset(&mut self) {
+        self.declaration += 1;
         self.facts = Facts::default();
         self.assumptions.clear();
         self.symbols.clear();

@@ -81,10 +81,7 @@ impl Elab<'_> {
 
     /// As [`Elab::field_ty`], without reporting: `check_config` does that once.
     fn field_ty_quiet(&mut self, file: FileId, ty: &ConfigTy) -> Option<FieldTy> {
-        let before = std::mem::take(&mut self.diags);
-        let t = self.field_ty(file, ty);
-        self.diags = before;
-        t
+        self.quiet(|s| s.field_ty(file, ty))
     }
 
     pub(super) fn config_frame(&self, file: FileId, fields: &IndexMap<String, Val>) -> Frame {

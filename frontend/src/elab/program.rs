@@ -44,6 +44,7 @@ pub struct Lowered {
 pub fn lower(lib: &Library, target: &Target<'_>) -> Lowered {
     let mut e = Elab::new(lib, false, target.dtype);
     let done = e.run(target);
+    e.tell_other_uses();
     let ok = done.is_some() && !e.diags.has_errors();
     let program = ok.then(|| std::mem::take(&mut e.program));
     Lowered { program, diags: e.diags }
