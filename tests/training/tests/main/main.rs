@@ -1,0 +1,5 @@
+//! Proofs of the training graph through the compiler and the executor.
+#![allow(clippy::unwrap_used)]
+
+mod overfit;
+mod packed;
