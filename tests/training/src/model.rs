@@ -3,6 +3,7 @@
 use anyhow::{Result, anyhow, bail};
 use indexmap::IndexMap;
 use vlmc::compile::{Capacity, CompileError, CompileRequest, Compiled, compile};
+use vlmc::eval::{Precision, Request};
 use vlmc_artifact::{Buffer, Parameter};
 use vlmc_data::batch::Batch;
 use vlmc_data::init::{Distribution, Initializer};
@@ -11,6 +12,8 @@ use vlmc_data::vision;
 use vlmc_frontend::diag::render::{Format, all};
 use vlmc_frontend::elab::{Library, Raw, Setter, Setting};
 use vlmc_ir::eval::Real;
+use vlmc_ir::graph::Param;
+use vlmc_ir::graph::Program;
 use vlmc_ir::ty::DType;
 use vlmc_runtime::executor::Executor;
 
@@ -113,6 +116,30 @@ impl Model {
         })
     }
 
+    /// The forward program of the model, or of one of its functions with these arguments.
+    ///
+    /// # Errors
+    /// When the spec is wrong.
+    pub fn program(
+        &self,
+        function: Option<&str>,
+        args: &[(&str, &str)],
+        shapes: &[(&str, &[usize])],
+    ) -> Result<Program> {
+        let request = Request {
+            function,
+            args: args.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+            variant: self.variant.as_deref(),
+            settings: self.settings.clone(),
+            shapes: shapes.iter().map(|(k, v)| (k.to_string(), v.to_vec())).collect(),
+            precision: Precision::F32,
+        };
+        let lowered = vlmc::eval::program(&self.library, &request);
+        lowered
+            .program
+            .ok_or_else(|| anyhow!("{}", all(&lowered.diags, &self.library.sources, Format::PLAIN)))
+    }
+
     /// One step without update. `room` more rows than needed are compiled for.
     ///
     /// # Errors
@@ -165,17 +192,40 @@ impl Model {
 /// with, vectors away from their neutral values, and a decay so slow that a state which leaks from
 /// one document into the next is seen.
 pub fn parameter_value(p: &Parameter) -> HostTensor {
-    let last = p.name.rsplit('.').next().unwrap_or_default();
-    let (middle, deviation) = match (last, p.init) {
-        ("A_log", _) => (-4.0, 0.3),
-        ("dt_bias", _) => (0.0, 0.3),
-        (_, vlmc_artifact::Init::Constant(v)) => (v, 0.2),
+    let middle = match p.init {
+        vlmc_artifact::Init::Constant(v) => Some(v),
+        _ => None,
+    };
+    value_of(&p.name, &p.shape, middle)
+}
+
+/// The same for a parameter of a program whose sizes are all known.
+///
+/// # Errors
+/// When one is not.
+pub fn program_parameter(name: &str, p: &Param) -> Result<HostTensor> {
+    let shape = p.ty.dims.iter().map(|d| {
+        let size = d.size().as_constant().and_then(|c| usize::try_from(c).ok());
+        size.ok_or_else(|| anyhow!("`{name}` has no fixed shape"))
+    });
+    let middle = match p.init {
+        vlmc_ir::graph::Init::Constant(v) => Some(v),
+        _ => None,
+    };
+    Ok(value_of(name, &shape.collect::<Result<Vec<_>>>()?, middle))
+}
+
+fn value_of(name: &str, shape: &[usize], middle: Option<f64>) -> HostTensor {
+    let (middle, deviation) = match (name.rsplit('.').next(), middle) {
+        (Some("A_log"), _) => (-4.0, 0.3),
+        (Some("dt_bias"), _) => (0.0, 0.3),
+        (_, Some(v)) => (v, 0.2),
         _ => (0.0, 0.1),
     };
-    let normal = Initializer::new(7, &p.name, Distribution::Normal(deviation));
-    let n = p.shape.iter().product::<usize>() as u64;
+    let normal = Initializer::new(7, name, Distribution::Normal(deviation));
+    let n = shape.iter().product::<usize>() as u64;
     let values = normal.values(0..n).into_iter().map(|v| v + middle as f32).collect();
-    HostTensor { shape: p.shape.clone(), data: HostData::F32(values) }
+    HostTensor { shape: shape.to_vec(), data: HostData::F32(values) }
 }
 
 /// The largest difference between gradients of one parameter, as a norm relative to that of the
