@@ -1,12 +1,5 @@
 //! Runs golden reference cases through the product's own path and compares every tensor.
 
-mod case;
-mod compare;
-mod kinds;
-mod runner;
-mod training;
-mod whole;
-
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 use std::path::PathBuf;
@@ -14,6 +7,7 @@ use std::process::ExitCode;
 use vlmc::eval::Precision;
 use vlmc_frontend::diag::render::{Format, all};
 use vlmc_frontend::elab::Library;
+use vlmc_parity::{case, compare, kinds};
 
 /// Functions that stand for kinds of cases that are no module by themselves.
 const GOLDEN: &str = include_str!("../specs/golden.vlm");

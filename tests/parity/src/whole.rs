@@ -1,6 +1,6 @@
 //! The vision tower, the host functions, and whole models.
 
-use crate::case::ints;
+use crate::case::{Case, ints};
 use crate::compare::{Row, exact, floats};
 use crate::runner::{Ask, Form, Runner, output, seen, setting, twice};
 use anyhow::{Result, anyhow, bail};
@@ -9,7 +9,7 @@ use vlmc::eval::{Inputs, Precision, Request, Tensors};
 use vlmc_data::pack::SequenceLayout;
 use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_data::{batch, positions, preprocess, vision};
-use vlmc_frontend::elab::{Raw, import_config};
+use vlmc_frontend::elab::{Library, Raw, Setting, import_config};
 
 impl Runner<'_> {
     pub(crate) fn tower(&self) -> Result<Vec<Row>> {
@@ -122,16 +122,8 @@ impl Runner<'_> {
     }
 
     pub(crate) fn model(&self) -> Result<Vec<Row>> {
-        let config = self.config().ok_or_else(|| anyhow!("no config"))?;
-        let imported = import_config(&self.specs.model, config)
-            .map_err(|d| anyhow!("{}: {} errors in the configuration", self.case.name, d.len()))?;
-        let mut settings = imported.settings;
-        let mtp = self.case.flag("mtp");
-        settings.push(setting("text.mtp_layers", Raw::Int(mtp.into())));
-        let aux = if self.case.flag("aux") { "stacked" } else { "none" };
-        settings.push(setting("text.aux_loss", Raw::Text(aux.to_string())));
-        let (batch, valid) = self.batch()?;
-        settings.push(setting("images", Raw::Bool(!batch.grids().is_empty())));
+        let (settings, batch) = model_case(&self.specs.model, self.case)?;
+        let valid = batch.layout.row_valid(batch.tokens());
         let request = Request {
             function: None,
             args: vec![],
@@ -190,38 +182,52 @@ impl Runner<'_> {
         )?);
         Ok(rows)
     }
+}
 
-    /// The case as one microbatch: its rows are documents of a pack.
-    pub(crate) fn batch(&self) -> Result<(batch::Batch, Vec<bool>)> {
-        let ids = self.case.tensor("in.input_ids")?;
-        let (b, l) = (ids.shape[0], ids.shape[1]);
-        let mask = self.case.tensor("in.attention_mask")?;
-        let layout = SequenceLayout::from_mask(&mask.to_i64()?, b, l)?;
-        let valid = layout.row_valid(b * l);
-        let grids = |name: &str| -> Result<Option<Vec<vision::Grid>>> {
-            match self.case.maybe(name)? {
-                Some(t) => Ok(Some(vision::grids_of("grid_thw", &t.to_i64()?)?)),
-                None => Ok(None),
-            }
-        };
-        let pixels = |name: &str| -> Result<batch::PixelRows> {
-            match self.case.maybe(name)? {
-                Some(t) => Ok(batch::PixelRows { width: t.shape[1], values: t.to_f32() }),
-                None => Ok(batch::PixelRows::default()),
-            }
-        };
-        let batch = batch::Batch {
-            input_ids: ids.to_i64()?,
-            labels: self.case.tensor("in.labels")?.to_i64()?,
-            layout,
-            // Left out on purpose: the host functions must give what the case has.
-            position_ids: None,
-            token_types: Some(self.case.tensor("in.mm_token_type_ids")?.to_i64()?),
-            image_grids: grids("in.image_grid_thw")?,
-            video_grids: grids("in.video_grid_thw")?,
-            image_pixels: pixels("in.pixel_values")?,
-            video_pixels: pixels("in.pixel_values_videos")?,
-        };
-        Ok((batch, valid))
-    }
+/// The settings of a whole-model case and its rows as documents of one microbatch.
+///
+/// # Errors
+/// When the case is not one of a whole model, or its configuration does not fit the spec.
+pub fn model_case(lib: &Library, case: &Case) -> Result<(Vec<Setting>, batch::Batch)> {
+    let config = case.json.get("config").ok_or_else(|| anyhow!("{}: no config", case.name))?;
+    let imported = import_config(lib, config)
+        .map_err(|d| anyhow!("{}: {} errors in the configuration", case.name, d.len()))?;
+    let mut settings = imported.settings;
+    settings.push(setting("text.mtp_layers", Raw::Int(case.flag("mtp").into())));
+    let aux = if case.flag("aux") { "stacked" } else { "none" };
+    settings.push(setting("text.aux_loss", Raw::Text(aux.to_string())));
+    let batch = model_batch(case)?;
+    settings.push(setting("images", Raw::Bool(!batch.grids().is_empty())));
+    Ok((settings, batch))
+}
+
+fn model_batch(case: &Case) -> Result<batch::Batch> {
+    let ids = case.tensor("in.input_ids")?;
+    let (b, l) = (ids.shape[0], ids.shape[1]);
+    let mask = case.tensor("in.attention_mask")?;
+    let layout = SequenceLayout::from_mask(&mask.to_i64()?, b, l)?;
+    let grids = |name: &str| -> Result<Option<Vec<vision::Grid>>> {
+        match case.maybe(name)? {
+            Some(t) => Ok(Some(vision::grids_of("grid_thw", &t.to_i64()?)?)),
+            None => Ok(None),
+        }
+    };
+    let pixels = |name: &str| -> Result<batch::PixelRows> {
+        match case.maybe(name)? {
+            Some(t) => Ok(batch::PixelRows { width: t.shape[1], values: t.to_f32() }),
+            None => Ok(batch::PixelRows::default()),
+        }
+    };
+    Ok(batch::Batch {
+        input_ids: ids.to_i64()?,
+        labels: case.tensor("in.labels")?.to_i64()?,
+        layout,
+        // Left out on purpose: the host functions must give what the case has.
+        position_ids: None,
+        token_types: Some(case.tensor("in.mm_token_type_ids")?.to_i64()?),
+        image_grids: grids("in.image_grid_thw")?,
+        video_grids: grids("in.video_grid_thw")?,
+        image_pixels: pixels("in.pixel_values")?,
+        video_pixels: pixels("in.pixel_values_videos")?,
+    })
 }

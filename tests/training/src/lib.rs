@@ -1,0 +1,10 @@
+//! What the tests of this crate share: models with settings, documents, a training step whose
+//! losses and gradients are kept, trainings in a folder.
+
+mod documents;
+mod model;
+mod training;
+
+pub use documents::{document, image_document, pack};
+pub use model::{Model, Ran, largest_difference, parameter_value, program_parameter};
+pub use training::{Folder, files};

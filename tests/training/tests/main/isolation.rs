@@ -1,0 +1,114 @@
+//! What happens in one document of a pack changes no bit of another.
+
+use vlmc::eval::{Evaluated, Inputs, Precision, Tensors, run, with_gradients};
+use vlmc_data::batch::{Batch, PictureSample};
+use vlmc_data::init::{Distribution, Initializer};
+use vlmc_data::tensor::{HostData, HostTensor};
+use vlmc_passes::autodiff::{Options, Seeds, differentiate};
+use vlmc_training_tests::{Model, document, image_document, pack, program_parameter};
+
+fn rows(t: &HostTensor, range: std::ops::Range<usize>) -> Vec<u64> {
+    let width = t.len() / t.shape[0];
+    t.to_f64()[range.start * width..range.end * width].iter().map(|v| v.to_bits()).collect()
+}
+
+/// The documents behind the first, which begins at row 0 and has 8 rows with padding.
+fn documents(first: PictureSample) -> Batch {
+    pack(&[first, image_document(2, 11, 200), document(3, 8, 400)], 4).unwrap()
+}
+
+fn whole_model(experts: bool, precision: Precision) {
+    let model = Model::small(experts, &[]).unwrap();
+    let program = model.program(None, &[], &[]).unwrap();
+    let options = Options { seeds: Seeds::Counts, inputs: vec!["pixels".to_string()] };
+    let joint = differentiate(&program, &options).unwrap();
+    let evaluate = |first: PictureSample| -> (Evaluated, Evaluated) {
+        let batch = documents(first);
+        let of = |p| {
+            let watch = |path: &str| path.ends_with(".out") || path == "last";
+            run(p, precision, &Inputs::Batch(&batch), &mut |n, p| program_parameter(n, p), &watch)
+        };
+        (of(&program).unwrap(), of(&joint).unwrap())
+    };
+    let (one, one_grads) = evaluate(document(1, 5, 0));
+    let (two, two_grads) = evaluate(document(9, 5, 0));
+    let layers: Vec<_> = (0..4).map(|i| format!("decoder.{i}.out")).collect();
+    let hidden = layers.iter().map(String::as_str).chain(["last"]);
+    for path in hidden.map(|p| (p, &one.seen[p], &two.seen[p])).chain([
+        ("logits", &one.outputs["logits"], &two.outputs["logits"]),
+        ("mtp", &one.outputs["mtp_hidden"], &two.outputs["mtp_hidden"]),
+    ]) {
+        let (path, a, b) = path;
+        assert_ne!(rows(a, 0..5), rows(b, 0..5), "{path}: the change is seen where it is made");
+        assert_eq!(rows(a, 8..28), rows(b, 8..28), "{path}");
+    }
+    let embeddings = "model.language_model.embed_tokens.weight";
+    let (a, b) = (&one_grads.gradients[embeddings], &two_grads.gradients[embeddings]);
+    assert_ne!(rows(a, 0..100), rows(b, 0..100));
+    assert_eq!(rows(a, 200..500), rows(b, 200..500), "rows of ids in the other documents");
+    assert!(a.to_f64()[200 * 128..].iter().any(|v| *v != 0.0));
+    let (a, b) = (&one_grads.outputs["grad.in.pixels"], &two_grads.outputs["grad.in.pixels"]);
+    assert_eq!(rows(a, 0..16), rows(b, 0..16), "pixels");
+    assert!(a.to_f64().iter().any(|v| *v != 0.0));
+}
+
+#[test]
+fn whole_model_dense() {
+    whole_model(false, Precision::F64);
+    whole_model(false, Precision::F32);
+}
+
+#[test]
+fn whole_model_experts() {
+    whole_model(true, Precision::F64);
+    whole_model(true, Precision::F32);
+}
+
+#[test]
+fn whole_model_bf16() {
+    whole_model(true, Precision::Bf16);
+}
+
+/// One layer, with gradients of its input rows from given gradients of its output rows: perturbing
+/// the input or the output's gradient in document 0 changes nothing in document 1.
+#[test]
+fn layers() {
+    for experts in [false, true] {
+        let model = Model::small(experts, &[]).unwrap();
+        for kind in ["gdn", "attention"] {
+            let args = [("c", "c.text"), ("mixer_kind", kind)];
+            let shapes: [(&str, &[usize]); 3] =
+                [("h", &[12, 128]), ("cos", &[12, 4]), ("sin", &[12, 4])];
+            let program = model.program(Some("Layer"), &args, &shapes).unwrap();
+            let joint = with_gradients(&program, &["h".to_string()]).unwrap();
+            let evaluate = |seed: u64| {
+                let mut inputs = Tensors::new();
+                let mut add = |name: &str, width: usize| {
+                    let of = |seed| Initializer::new(seed, name, Distribution::Normal(1.0));
+                    let n = 12 * width as u64;
+                    let mut values = of(1).values(0..n);
+                    values[..5 * width].copy_from_slice(&of(seed).values(0..5 * width as u64));
+                    let t = HostTensor::new(vec![12, width], HostData::F32(values)).unwrap();
+                    inputs.insert(name.to_string(), t);
+                };
+                ["h", "dout.0"].into_iter().for_each(|name| add(name, 128));
+                ["cos", "sin"].into_iter().for_each(|name| add(name, 4));
+                let ints = |shape: &[usize], v: &[i64]| {
+                    HostTensor::new(shape.to_vec(), HostData::I64(v.to_vec())).unwrap()
+                };
+                inputs.insert("seq.cu_seqlens".into(), ints(&[3], &[0, 5, 11]));
+                inputs.insert("seq.cu_seqlens_padded".into(), ints(&[3], &[0, 5, 12]));
+                inputs.insert("seq.positions".into(), ints(&[3, 12], &[0; 36]));
+                let mut weights = |n: &str, p: &_| program_parameter(n, p);
+                run(&joint, Precision::F64, &Inputs::Named(&inputs), &mut weights, &|_| false)
+                    .unwrap()
+            };
+            let (a, b) = (evaluate(2), evaluate(3));
+            for name in ["0", "grad.in.h"] {
+                let (a, b) = (&a.outputs[name], &b.outputs[name]);
+                assert_ne!(rows(a, 0..5), rows(b, 0..5), "{kind} {name}");
+                assert_eq!(rows(a, 5..11), rows(b, 5..11), "{kind} {name}");
+            }
+        }
+    }
+}
