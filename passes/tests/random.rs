@@ -62,10 +62,6 @@ fn lists_are_read() {
     assert_eq!(names(" cse, dce ,"), ["cse", "dce"]);
     assert!(names("").is_empty());
     let e = parse_list("cse, dcee").unwrap_err();
-<<<<<<< HEAD
-    assert_eq!(e.message, "there is no pass `dcee`, only cse, dce, prune");
-=======
-    assert_eq!(e.message, "there is no pass `dcee`, only canon, cse, dce");
->>>>>>> h6
+    assert_eq!(e.message, "there is no pass `dcee`, only canon, cse, dce, prune");
     assert!(PASSES.is_sorted_by_key(|p| p.name));
 }
