@@ -4,6 +4,7 @@
 //! [`manager`] runs lists of them by name and verifies after each.
 
 pub mod autodiff;
+pub mod canon;
 pub mod cse;
 pub mod dce;
 pub mod manager;

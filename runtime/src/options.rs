@@ -31,13 +31,13 @@ pub struct RunOptions {
     /// Where to run
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
     pub device: Device,
-    /// Writes what each step did
+    /// Writes what each step did [default: none]
     #[arg(long)]
     pub report: Option<PathBuf>,
-    /// Writes the gradients of the last step, which then does not update
+    /// Writes the gradients of the last step, which then does not update [default: none]
     #[arg(long)]
     pub grads: Option<PathBuf>,
-    /// Saves checkpoints here
+    /// Saves checkpoints here [default: none]
     #[arg(long)]
     pub save: Option<PathBuf>,
     /// Saves every so many steps; 0 for the end only
@@ -46,10 +46,10 @@ pub struct RunOptions {
     /// Keeps so many of the newest checkpoints; 0 for all
     #[arg(long, default_value_t = 2)]
     pub keep: usize,
-    /// Continues from the newest checkpoint here
+    /// Continues from the newest checkpoint here [default: none]
     #[arg(long)]
     pub resume: Option<PathBuf>,
-    /// Fills padding rows and rows that are not found with NaN
+    /// Fills padding rows and rows that are not found with NaN [default: off]
     #[arg(long)]
     pub poison: bool,
     /// Largest learning rate
@@ -79,7 +79,7 @@ pub struct RunOptions {
     /// Decoupled weight decay
     #[arg(long, default_value_t = 0.1)]
     pub weight_decay: f64,
-    /// Decays every parameter, those declared no_decay too
+    /// Decays every parameter, those declared no_decay too [default: off]
     #[arg(long)]
     pub decay_all: bool,
     /// Largest norm of the gradients; 0 for any

@@ -15,6 +15,9 @@
 //! - `// passes: LIST`: runs these passes, with the verifier before and after each. Without it the
 //!   program is only parsed, verified and printed.
 //! - `// must-not-change: REASON`: the passes must leave the program as it is; nothing follows.
+//! - `// fires: RULE, RULE`: each of these rules of the normal form makes something equal here that
+//!   was not, with everything that the other rules do.
+//! - `// must-not-fire: RULE: REASON`: this one does not; may repeat.
 //! - `// error: WORDS`: the program must be refused, by the parser, the verifier or a pass, with a
 //!   message that contains these words; the whole message follows the line.
 //!
@@ -24,7 +27,7 @@
 use std::path::{Path, PathBuf};
 use vlmc_ir::text::{parse, print};
 use vlmc_ir::verify::verify;
-use vlmc_passes::manager;
+use vlmc_passes::{canon, manager};
 
 /// The line between what goes in and what comes out.
 const SEPARATOR: &str = "// ----\n";
@@ -36,6 +39,10 @@ pub struct Case {
     pub passes: String,
     /// Why nothing may change, when nothing may.
     pub must_not_change: Option<String>,
+    /// Rules that must fire.
+    pub fires: Vec<String>,
+    /// Rules that must not fire, each with the reason.
+    pub must_not_fire: Vec<(String, String)>,
     /// Words of the error that must come, when one must.
     pub error: Option<String>,
     /// Everything before the separator, with the header.
@@ -62,6 +69,11 @@ impl Case {
                 "passes" => case.passes = value.to_string(),
                 "must-not-change" => case.must_not_change = Some(value.to_string()),
                 "error" => case.error = Some(value.to_string()),
+                "fires" => case.fires = value.split(", ").map(str::to_string).collect(),
+                "must-not-fire" => {
+                    let (rule, reason) = value.split_once(": ").ok_or("a reason is missing")?;
+                    case.must_not_fire.push((rule.to_string(), reason.to_string()));
+                }
                 _ => {}
             }
         }
@@ -94,12 +106,34 @@ impl Case {
         Ok((print::program(&out.program), changed))
     }
 
+    /// Whether the rules fired that must, and no other that must not.
+    fn rules(&self) -> Result<(), String> {
+        if self.fires.is_empty() && self.must_not_fire.is_empty() {
+            return Ok(());
+        }
+        let p = parse::program(&self.input).map_err(|e| parse::render(&self.input, &e))?;
+        let (_, log) = canon::program(&p, &canon::Options::default()).map_err(|e| e.message)?;
+        let (fired, known) = (log.fired(), canon::rule_names());
+        let named = self.fires.iter().chain(self.must_not_fire.iter().map(|(rule, _)| rule));
+        if let Some(rule) = named.into_iter().find(|r| !known.contains(&r.as_str())) {
+            return Err(format!("there is no rule `{rule}`"));
+        }
+        if let Some(rule) = self.fires.iter().find(|r| !fired.contains_key(r.as_str())) {
+            return Err(format!("`{rule}` did not fire, only {fired:?}"));
+        }
+        match self.must_not_fire.iter().find(|(rule, _)| fired.contains_key(rule.as_str())) {
+            Some((rule, reason)) => Err(format!("`{rule}` fired, and must not: {reason}")),
+            None => Ok(()),
+        }
+    }
+
     /// Runs the case. Returns the text that belongs after the separator, `None` when nothing does.
     ///
     /// # Errors
     /// When there is an error that no header announces or the other way round, or the program
     /// changes that must not.
     pub fn run(&self) -> Result<Option<String>, String> {
+        self.rules()?;
         match (self.output(), &self.error) {
             (Err(e), Some(words)) if e.contains(words.as_str()) => Ok(Some(e)),
             (Err(e), Some(words)) => Err(format!("`{words}` is not in the error:\n{e}")),

@@ -133,7 +133,7 @@ fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Com
         .collect();
     let optimizer = optimizer_program(&trained, &mut |name, n| library_function(lib, name, n))?;
     let capacities = capacities(&joint, &r.capacity)?;
-    let programs = vec![
+    let programs = [
         ("counts", "counts of the losses, by which gradients are divided", &counts),
         ("step", "losses and gradients of a microbatch", &joint),
         ("optimizer", "norm, clipping and update", &optimizer),

@@ -90,14 +90,37 @@ pub fn program(lib: &Library, r: &Request<'_>) -> Lowered {
     )
 }
 
-/// The program that also gives gradients of the sum over its results of `<result, dout>`: it takes
-/// an input `dout.NAME` a float result, and gives `grad.in.NAME` for each of `inputs`.
+/// The program that also gives gradients: of the losses where it has some, else of the sum over its
+/// results of `<result, dout>`, with an input `dout.NAME` a float result. It gives `grad.in.NAME` for
+/// each of `inputs`.
 ///
 /// # Errors
 /// When an op on the way cannot be differentiated.
 pub fn with_gradients(program: &Program, inputs: &[String]) -> Result<Program> {
-    let options = Options { seeds: Seeds::Outputs, inputs: inputs.to_vec() };
+    let outputs = program.main().into_iter().flat_map(|f| &f.outputs);
+    let has_loss = outputs.clone().any(|o| matches!(o.kind, OutputKind::Loss { .. }));
+    let seeds = if has_loss { Seeds::Counts } else { Seeds::Outputs };
+    let options = Options { seeds, inputs: inputs.to_vec() };
     Ok(differentiate(program, &options)?)
+}
+
+/// Inputs of a program that carry gradients.
+pub fn float_inputs(program: &Program) -> Vec<String> {
+    let inputs = program.main().into_iter().flat_map(|f| &f.inputs);
+    inputs.filter(|i| i.ty.dtype.is_float()).map(|i| i.name.to_string()).collect()
+}
+
+/// Adds the `dout.NAME` of scalar results that nobody gives: it is 1.
+///
+/// # Errors
+/// When the tensor cannot be made, which would be a bug.
+pub fn unit_gradients(program: &Program, inputs: &mut Tensors) -> Result<()> {
+    for i in program.main().into_iter().flat_map(|f| &f.inputs) {
+        if i.name.starts_with("dout.") && i.ty.rank() == 0 && !inputs.contains_key(&*i.name) {
+            inputs.insert(i.name.to_string(), HostTensor::new(vec![], HostData::F64(vec![1.0]))?);
+        }
+    }
+    Ok(())
 }
 
 /// Where the value of an input comes from.

@@ -273,7 +273,7 @@ mod tests {
         merged.read_variable("VLMC_PP", "4", &mut diags);
         assert!(diags.is_empty(), "{diags:?}");
         let fields: Vec<_> = merged.fields().map(|(k, v, _)| format!("{k}={v}")).collect();
-        assert_eq!(fields, ["tied=false", "text.layers=2"]);
+        assert_eq!(fields, ["text.layers=2", "tied=false"]);
         assert_eq!(merged.get("layout.pp"), Some("4"));
         merged.read_file("varient = \"x\"", &mut diags);
         merged.read_file("spec = ", &mut diags);

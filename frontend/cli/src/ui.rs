@@ -165,12 +165,17 @@ pub fn file_error(action: &str, flag: &str, path: &str, e: &io::Error) -> Diag {
     at_flag(Code::FileAccess, message, flag, path, "this file").help(help)
 }
 
+/// `1 row`, `2 rows`
+pub fn plural(n: usize, word: &str) -> String {
+    if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
+}
+
 /// `1234567` as `1,234,567`.
 pub fn thousands(n: i64) -> String {
     let digits = n.unsigned_abs().to_string();
     let mut out = String::new();
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);

@@ -152,7 +152,12 @@ mod tests {
             let page = code.explain();
             let heading = format!("# {}: {}\n", code.number(), code.title());
             assert!(page.starts_with(&heading), "{code}: the page must start with {heading:?}");
-            assert!(page.contains("\n```vlm-error\n") || page.contains("\n```text\n"), "{code}");
+            assert!(
+                ["vlm-error", "console", "text"]
+                    .iter()
+                    .any(|kind| page.contains(&format!("\n```{kind}\n"))),
+                "{code}"
+            );
             assert_eq!(Code::from_number(&code.number().to_lowercase()), Some(*code));
         }
     }

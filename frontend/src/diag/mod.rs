@@ -233,6 +233,11 @@ impl Diags {
         self.list.iter()
     }
 
+    /// As [`Diags::iter`], to add to them.
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, Diag> {
+        self.list.iter_mut()
+    }
+
     /// What to show: by file, offset and code, without repetitions, at most [`LIMIT`]; and how
     /// many were left out.
     pub fn sorted(&self) -> (Vec<&Diag>, usize) {

@@ -118,27 +118,6 @@ impl Elab<'_> {
         }
     }
 
-    /// A function that is not known here; perhaps it only has to be imported.
-    fn unknown_function(&mut self, file: ast::FileId, n: &str, span: Span) {
-        let mut known = Self::builtin_names();
-        known.extend(self.names_of(file, |d| matches!(d, Def::Fn(_))));
-        let library = super::library::std_functions();
-        let near = nearest(n, known.iter().map(String::as_str)).map(String::from);
-        let elsewhere = match library.iter().find(|name| **name == n) {
-            Some(name) => Some(*name),
-            None if near.is_none() => nearest(n, library.iter().copied()),
-            None => None,
-        };
-        let diag = Diag::error(Code::UnknownName, format!("unknown function `{n}`"))
-            .label(span, "not found");
-        let diag = match (elsewhere, near) {
-            (Some(name), _) => diag.help(format!("import it: `use std.{{{name}}}`")),
-            (None, Some(near)) => diag.help_edit(format!("did you mean `{near}`?"), span, near),
-            (None, None) => diag.help("`vlmc explain ops` lists the ops; other functions are declared with `fn` or imported with `use`"),
-        };
-        self.diags.push(diag);
-    }
-
     pub(super) fn args(&mut self, frame: &mut Frame, args: &[CallArg]) -> Args {
         let list = args
             .iter()

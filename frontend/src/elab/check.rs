@@ -6,6 +6,7 @@ use super::{Building, Elab, Frame, functions, params};
 use crate::diag::{Code, Diag, Diags};
 use crate::syntax::ast::{self, FileId, Member, Span};
 use indexmap::IndexMap;
+use rustc_hash::FxHashSet;
 use std::rc::Rc;
 use std::sync::Arc;
 use vlmc_ir::dim::{Dim, Facts, Poly};
@@ -32,12 +33,14 @@ pub fn check(lib: &Library) -> Diags {
         e.check_variants(file);
     }
     e.recursion();
+    e.tell_other_uses();
     e.diags
 }
 
 impl Elab<'_> {
     /// Forgets what was known of the last declaration.
     fn reset(&mut self) {
+        self.declaration += 1;
         self.facts = Facts::default();
         self.assumptions.clear();
         self.symbols.clear();
@@ -240,50 +243,56 @@ impl Elab<'_> {
         }
     }
 
-    /// Reports circles among the calls that were seen.
+    /// Reports circles among the calls that were seen, each once.
     fn recursion(&mut self) {
-        let edges = std::mem::take(&mut self.edges);
-        let mut reported: Vec<Span> = vec![];
-        for (caller, _, _) in &edges {
-            if reported.contains(caller) {
-                continue;
+        let mut calls: IndexMap<Span, Vec<(Span, Span)>> = IndexMap::new();
+        for (caller, callee, place) in std::mem::take(&mut self.edges) {
+            calls.entry(caller).or_default().push((callee, place));
+        }
+        // Depth first, by hand: chains of calls may be long. A call of a function that is open on
+        // the way closes a circle.
+        let mut done: FxHashSet<Span> = FxHashSet::default();
+        let mut told: FxHashSet<Span> = FxHashSet::default();
+        for start in calls.keys() {
+            let mut open: IndexMap<Span, usize> = IndexMap::new();
+            if !done.contains(start) {
+                open.insert(*start, 0);
             }
-            // Breadth first from the caller back to itself.
-            let mut from: IndexMap<Span, (Span, Span)> = IndexMap::new();
-            let mut next = vec![*caller];
-            while let Some(at) = next.pop() {
-                for (a, b, place) in edges.iter().filter(|(a, ..)| *a == at) {
-                    if !from.contains_key(b) {
-                        from.insert(*b, (*a, *place));
-                        next.push(*b);
+            while let Some((at, next)) = open.last().map(|(at, next)| (*at, *next)) {
+                let Some((callee, place)) = calls.get(&at).and_then(|c| c.get(next)).copied()
+                else {
+                    open.pop();
+                    done.insert(at);
+                    continue;
+                };
+                if let Some(slot) = open.get_mut(&at) {
+                    *slot += 1;
+                }
+                if let Some(from) = open.get_index_of(&callee) {
+                    let circle: Vec<Span> = open.keys().skip(from).copied().collect();
+                    if !circle.iter().any(|f| told.contains(f)) {
+                        self.circle(callee, place);
                     }
+                    told.extend(circle);
+                } else if !done.contains(&callee) {
+                    open.insert(callee, 0);
                 }
-            }
-            let Some((_, place)) = from.get(caller) else { continue };
-            // A part that contains itself is called by itself; that has been said.
-            if self
-                .endless
-                .iter()
-                .any(|m| m.file == caller.file && m.start <= caller.start && caller.end <= m.end)
-            {
-                continue;
-            }
-            let name = self.source_text(*caller);
-            self.diags.push(
-                Diag::error(Code::Recursion, format!("`{name}` calls itself"))
-                    .label(*place, "closes the circle")
-                    .secondary(*caller, "declared here")
-                    .help("a model has no recursion; use a stack"),
-            );
-            let mut at = *caller;
-            while let Some((before, _)) = from.get(&at) {
-                if reported.contains(&at) {
-                    break;
-                }
-                reported.push(at);
-                at = *before;
             }
         }
+    }
+
+    fn circle(&mut self, function: Span, place: Span) {
+        // A part that contains itself is called by itself; that has been said.
+        if self.endless.contains(&function) {
+            return;
+        }
+        let name = self.source_text(function);
+        self.diags.push(
+            Diag::error(Code::Recursion, format!("`{name}` calls itself"))
+                .label(place, "closes the circle")
+                .secondary(function, "declared here")
+                .help("a model has no recursion; use a stack"),
+        );
     }
 }
 

@@ -16,10 +16,15 @@ mod import;
 pub mod library;
 mod module;
 mod program;
+mod require;
 mod scalar;
+mod setting;
 mod stmt;
+mod target;
+mod template;
 mod tensor;
 mod types;
+mod unknown;
 mod value;
 
 pub use check::check;
@@ -28,7 +33,7 @@ pub use import::{Imported, import_config, import_section, unset_fields};
 pub use library::{Library, NoModules, Reader};
 pub use program::{Lowered, Target, lower};
 
-use crate::diag::{Code, Diag, Diags, nearest};
+use crate::diag::{Code, Diag, Diags};
 use crate::syntax::ast::{self, Expr, FileId, Ident, Span};
 use indexmap::IndexMap;
 use library::Def;
@@ -138,6 +143,9 @@ struct Elab<'a> {
     edges: Vec<(Span, Span, Span)>,
     /// Modules that have been reported to contain themselves.
     endless: Vec<Span>,
+    unknown: unknown::Unknown,
+    /// Number of the declaration being checked.
+    declaration: u32,
     current_fn: Option<Span>,
 }
 
@@ -159,6 +167,8 @@ impl<'a> Elab<'a> {
             call_depth: 0,
             edges: vec![],
             endless: vec![],
+            unknown: unknown::Unknown::default(),
+            declaration: 0,
             current_fn: None,
         }
     }
@@ -166,8 +176,10 @@ impl<'a> Elab<'a> {
     /// Runs `f` and drops what it reports: for facts that are reported where they are declared.
     fn quiet<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::take(&mut self.diags);
+        let unknown = self.unknown.clone();
         let result = f(self);
         self.diags = before;
+        self.unknown = unknown;
         result
     }
 
@@ -249,33 +261,6 @@ impl<'a> Elab<'a> {
         let scope = self.lib.scope(file);
         let all = scope.iter().flat_map(|s| s.names.iter());
         all.filter(|(_, d)| which(d)).map(|(n, _)| n.clone()).collect()
-    }
-
-    /// Reports a name that means nothing. `what` is its kind, as in "function" or "field of `C`".
-    fn unknown_name(&mut self, what: &str, name: &Ident, known: &[String]) {
-        // An import that failed has been reported; what would have come from it is not unknown.
-        if matches!(self.lib.lookup(name.span.file, &name.name), Some(Def::Missing(_))) {
-            return;
-        }
-        let message = match what.split_once(" of ") {
-            Some((kind, owner)) => format!("{owner} has no {kind} `{}`", name.name),
-            None => format!("unknown {what} `{}`", name.name),
-        };
-        let mut diag = Diag::error(Code::UnknownName, message).label(name.span, "not found");
-        diag = match nearest(&name.name, known.iter().map(String::as_str)) {
-            Some(n) => diag.help_edit(format!("did you mean `{n}`?"), name.span, n),
-            None if known.is_empty() => diag.help("declare it, or import it with `use`"),
-            None => {
-                let mut list: Vec<&str> = known.iter().map(String::as_str).collect();
-                list.sort_unstable();
-                list.dedup();
-                let more = list.len().saturating_sub(12);
-                list.truncate(12);
-                let tail = if more > 0 { format!(" and {more} more") } else { String::new() };
-                diag.help(format!("known here: {}{tail}", list.join(", ")))
-            }
-        };
-        self.diags.push(diag);
     }
 
     fn duplicate(&mut self, name: &Ident, first: Span) {

@@ -1,20 +1,17 @@
 //! From a model, or one function of a spec, to a program.
 
-use super::call::{Args, Callee};
 use super::config::Setting;
 use super::library::{Decl, Def, Library};
 use super::module::Place;
-use super::value::{Instance, Sequence, Val};
-use super::{Building, Elab, Finished, Frame, functions};
+use super::value::{Sequence, Val};
+use super::{Building, Elab, Frame};
 use crate::diag::{Code, Diag, Diags};
-use crate::syntax::ast::{self, Member, Span, TyKind};
+use crate::syntax::ast::{self, Member, TyKind};
 use indexmap::IndexMap;
-use std::rc::Rc;
 use std::sync::Arc;
-use vlmc_ir::dim::{Dim, Poly, Symbol};
-use vlmc_ir::graph::{Function, HostCall, Program, SymbolDecl, Value};
-use vlmc_ir::ops::Op;
-use vlmc_ir::ty::{DType, Ty};
+use vlmc_ir::dim::Symbol;
+use vlmc_ir::graph::{Function, HostCall, Program, SymbolDecl};
+use vlmc_ir::ty::DType;
 
 /// What to lower.
 #[derive(Clone, Debug)]
@@ -47,6 +44,7 @@ pub struct Lowered {
 pub fn lower(lib: &Library, target: &Target<'_>) -> Lowered {
     let mut e = Elab::new(lib, false, target.dtype);
     let done = e.run(target);
+    e.tell_other_uses();
     let ok = done.is_some() && !e.diags.has_errors();
     let program = ok.then(|| std::mem::take(&mut e.program));
     Lowered { program, diags: e.diags }
@@ -254,7 +252,7 @@ impl Elab<'_> {
         }
     }
 
-    fn sequence_inputs(&mut self, name: &str, from: [Option<HostCall>; 3]) -> Val {
+    pub(super) fn sequence_inputs(&mut self, name: &str, from: [Option<HostCall>; 3]) -> Val {
         let names = ["cu_seqlens", "cu_seqlens_padded", "positions"];
         let mut values = vec![];
         for ((field, ty), from) in names.iter().zip(Self::sequence_tys()).zip(from) {
@@ -265,334 +263,6 @@ impl Elab<'_> {
             cu_seqlens_padded: values[1],
             positions: values[2],
         })
-    }
-
-    /// Lowers one function as the whole program: its tensor arguments are the inputs.
-    fn function_target(
-        &mut self,
-        path: &str,
-        target: &Target<'_>,
-        config: Option<IndexMap<String, Val>>,
-    ) -> Option<()> {
-        let root = self.lib.root?;
-        let (first, method) = path.split_once('.').map_or((path, "forward"), |(a, b)| (a, b));
-        let name =
-            ast::Ident { name: first.to_string(), span: Span { file: root, start: 0, end: 0 } };
-        self.building = vec![Building::default()];
-        self.at().f.name = "main".to_string();
-        let def = self.lib.lookup(root, first).cloned();
-        let (function, instance) = match &def {
-            Some(Def::Fn(d)) => (&d.ast, None),
-            Some(Def::Module(m)) => {
-                let mut args = IndexMap::new();
-                for a in &m.ast.args {
-                    let mut frame = Frame::new(root);
-                    for (k, v) in config.iter().flatten() {
-                        frame.bind(k, v.clone());
-                    }
-                    let given = target.args.iter().find(|(k, _)| *k == a.name.name);
-                    let v = match given {
-                        Some((_, text)) => self.outside_value(&mut frame, text, &a.ty)?,
-                        None => match &a.default {
-                            Some(e) => self.expr(&mut frame, e),
-                            None => frame.get(&a.name.name).map_or(Val::Unknown, |b| b.val.clone()),
-                        },
-                    };
-                    if v.is_unknown() {
-                        self.diags.push(
-                            Diag::error(
-                                Code::WrongArguments,
-                                format!("`{first}` needs `{}`", a.name.name),
-                            )
-                            .label(a.name.span, "has no value")
-                            .help(format!("give `--arg {}=..`", a.name.name)),
-                        );
-                        return None;
-                    }
-                    args.insert(a.name.name.clone(), v);
-                }
-                let place = Place {
-                    prefix: String::new(),
-                    path: String::new(),
-                    template: None,
-                    parts_are_templates: false,
-                    span: m.ast.name.span,
-                };
-                let instance = self.instantiate(m, args, place);
-                let Some(f) = functions(&m.ast).find(|f| f.name.name == method) else {
-                    let known: Vec<_> = functions(&m.ast).map(|f| f.name.name.clone()).collect();
-                    let name = ast::Ident { name: method.to_string(), span: m.ast.name.span };
-                    self.unknown_name(&format!("function of `{first}`"), &name, &known);
-                    return None;
-                };
-                (f, Some(instance))
-            }
-            _ => {
-                let known = self.names_of(root, |d| matches!(d, Def::Fn(_) | Def::Module(_)));
-                self.unknown_name("function or module", &name, &known);
-                return None;
-            }
-        };
-        let file = match &def {
-            Some(Def::Fn(d)) => d.file,
-            _ => instance.as_ref()?.module.file,
-        };
-        let callee = Callee { file, function, instance };
-        let args = self.free_inputs(&callee, target)?;
-        let span = function.name.span;
-        let v = self.call_fn(&callee, &args, span);
-        self.emit_outputs();
-        let mut flat = vec![];
-        flatten(&v, &mut flat);
-        let names: Vec<Option<&str>> = vec![None; flat.len()];
-        for (v, n) in flat.into_iter().zip(names) {
-            self.at().f.add_output(n, v);
-        }
-        if self.diags.has_errors() {
-            return None;
-        }
-        let main = self.building.pop()?.f;
-        self.program.functions.push(main);
-        Some(())
-    }
-
-    /// Reads an argument given on the command line: an expression over the configuration.
-    fn outside_value(&mut self, frame: &mut Frame, text: &str, ty: &ast::Ty) -> Option<Val> {
-        let mut parts = text.split('.');
-        let mut v = parts.next().and_then(|p| frame.get(p)).map(|b| b.val.clone());
-        for p in parts {
-            v = match v {
-                Some(Val::Config(_, fields)) => fields.get(p).cloned(),
-                _ => None,
-            };
-        }
-        if v.is_some() {
-            return v;
-        }
-        match (super::Raw::parse(text), &ty.kind) {
-            (super::Raw::Int(i), TyKind::Name(n)) if n.name == "float" => {
-                Some(Val::Float(Some(i as f64)))
-            }
-            (super::Raw::Int(i), _) => Some(Val::int(i)),
-            (super::Raw::Float(f), _) => Some(Val::Float(Some(f))),
-            (super::Raw::Bool(b), _) => Some(Val::Bool(Some(b))),
-            (super::Raw::Text(t), TyKind::Name(n)) => match self.lib.lookup(frame.file, &n.name) {
-                Some(Def::Enum(d)) => {
-                    let at = d.ast.values.iter().position(|(v, _)| v.name == t)?;
-                    Some(Val::Enum(d.clone(), Some(at)))
-                }
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-
-    /// Inputs for the tensor arguments of a function; dim parameters become symbols, scalars come
-    /// from `target`.
-    fn free_inputs(&mut self, callee: &Callee<'_>, target: &Target<'_>) -> Option<Args> {
-        let mut frame = match &callee.instance {
-            Some(i) => Frame::of(i),
-            None => Frame::new(callee.file),
-        };
-        frame.rest = Some(vec![Dim::symbol("rows")]);
-        for d in &callee.function.dims {
-            frame.bind(&d.name, Val::Int(Poly::symbol(&d.name)));
-        }
-        for a in &callee.function.args {
-            let given = target.shapes.iter().find(|(k, _)| *k == a.name.name);
-            if let (TyKind::Tensor(_, dims), Some((_, shape))) = (&a.ty.kind, given) {
-                bind_shape(&mut frame, &callee.function.dims, dims, shape);
-            }
-        }
-        let mut list = vec![];
-        for a in &callee.function.args {
-            let name = &a.name.name;
-            let span = a.name.span;
-            let v = match &a.ty.kind {
-                TyKind::Tensor(..) if self.list_element(&frame, &a.ty).is_none() => {
-                    let ty = self.tensor_ty(&mut frame, &a.ty)?;
-                    Val::Tensor(self.at().f.add_input(name, ty, None))
-                }
-                TyKind::Name(n) if n.name == "Sequence" => {
-                    self.sequence_inputs(name, [None, None, None])
-                }
-                _ => match target.args.iter().find(|(k, _)| k == name) {
-                    Some((_, text)) => self.outside_value(&mut frame, text, &a.ty)?,
-                    None if a.default.is_some() => continue,
-                    None => {
-                        self.diags.push(
-                            Diag::error(Code::WrongArguments, format!("`{name}` needs a value"))
-                                .label(span, "not a tensor")
-                                .help(format!("give `--arg {name}=..`")),
-                        );
-                        return None;
-                    }
-                },
-            };
-            frame.bind(name, v.clone());
-            list.push(Self::arg(name, v, span));
-        }
-        Some(Args { list })
-    }
-
-    /// Calls a function of a part that is a template: builds it when it is new.
-    pub(super) fn call_template(
-        &mut self,
-        i: &Rc<Instance>,
-        f: &ast::Fn,
-        args: &Args,
-        span: Span,
-    ) -> Val {
-        let callee = Callee { file: i.module.file, function: f, instance: Some(i.clone()) };
-        // Checked here, so that messages are about the call.
-        let before = self.diags.len();
-        let Some(frame) = self.enter(&callee, args, span) else { return Val::Unknown };
-        if self.diags.len() > before {
-            return Val::Unknown;
-        }
-        let bound: Vec<(String, Val)> = f
-            .args
-            .iter()
-            .filter_map(|a| Some((a.name.name.clone(), frame.get(&a.name.name)?.val.clone())))
-            .collect();
-        let mut flat = vec![];
-        let mut key = format!("{}.{}(", i.module.ast.name.name, f.name.name);
-        for a in &i.module.ast.args {
-            key += &format!("{};", i.env.get(&a.name.name).map_or_else(String::new, Val::key));
-        }
-        for (name, v) in &bound {
-            let start = flat.len();
-            flatten(v, &mut flat);
-            let tys: Vec<String> = flat[start..].iter().map(|t| self.ty(*t).to_string()).collect();
-            let scalar = if tys.is_empty() { v.key() } else { String::new() };
-            key += &format!("{name}:{scalar}{};", tys.join(","));
-        }
-        if !self.templates.contains_key(&key) {
-            let Some(done) = self.build_template(i, f, &bound, span) else { return Val::Unknown };
-            self.templates.insert(key.clone(), done);
-        }
-        let Some(done) = self.templates.get(&key) else { return Val::Unknown };
-        let (callee, form) = (done.function.clone(), done.result.clone());
-        let Some(function) = self.program.function(&callee) else { return Val::Unknown };
-        let tys: Vec<Ty> = function.outputs.iter().map(|o| function.ty(o.value).clone()).collect();
-        let emitted: Vec<Option<String>> = function
-            .outputs
-            .iter()
-            .map(|o| Some(o.name.as_deref()?.strip_prefix(EMIT)?.to_string()))
-            .collect();
-        let template = i.template.clone().unwrap_or_else(|| super::value::Template {
-            scope: String::new(),
-            path: String::new(),
-            layer: None,
-        });
-        let op =
-            Op::Call { callee, scope: template.scope, path: template.path, layer: template.layer };
-        let origin = self.origin(span);
-        let at = self.at();
-        let region = at.region;
-        let id = at.f.push_node(op, flat, tys, None);
-        if let Some(node) = at.f.nodes.last_mut() {
-            node.region = region;
-            node.origins.push(origin);
-        }
-        for (result, name) in emitted.iter().enumerate() {
-            if let Some(name) = name {
-                self.add_emitted(name, Value { node: id, result: result as u32 }, span);
-            }
-        }
-        let mut next = 0;
-        rebuild(&form, id, &mut next)
-    }
-
-    fn build_template(
-        &mut self,
-        i: &Rc<Instance>,
-        f: &ast::Fn,
-        bound: &[(String, Val)],
-        span: Span,
-    ) -> Option<Finished> {
-        let function = self.template_name(i, f);
-        let tys: Vec<Vec<Ty>> = bound
-            .iter()
-            .map(|(_, v)| {
-                let mut flat = vec![];
-                flatten(v, &mut flat);
-                flat.into_iter().map(|t| self.ty(t)).collect()
-            })
-            .collect();
-        let mut building = Building::default();
-        building.f.name.clone_from(&function);
-        self.building.push(building);
-        let place = Place {
-            prefix: String::new(),
-            path: String::new(),
-            template: None,
-            parts_are_templates: false,
-            span: i.span,
-        };
-        let args = i
-            .module
-            .ast
-            .args
-            .iter()
-            .filter_map(|a| Some((a.name.name.clone(), i.env.get(&a.name.name)?.clone())));
-        let inner = self.instantiate(&i.module, args.collect(), place);
-        let mut list = vec![];
-        for ((name, v), tys) in bound.iter().zip(tys) {
-            let val = match v {
-                Val::Tensor(_) => {
-                    let ty = tys.into_iter().next()?;
-                    Val::Tensor(self.at().f.add_input(name, ty, None))
-                }
-                Val::Sequence(_) => self.sequence_inputs(name, [None, None, None]),
-                scalar => scalar.clone(),
-            };
-            list.push(Self::arg(name, val, span));
-        }
-        let callee = Callee { file: i.module.file, function: f, instance: Some(inner) };
-        let result = self.call_fn(&callee, &Args { list }, span);
-        let mut flat = vec![];
-        flatten(&result, &mut flat);
-        for v in flat {
-            self.at().f.add_output(None, v);
-        }
-        self.emit_outputs();
-        let built = self.building.pop()?.f;
-        if result.is_unknown() {
-            return None;
-        }
-        self.program.functions.push(built);
-        Some(Finished { function, result })
-    }
-
-    /// What was emitted becomes extra results.
-    fn emit_outputs(&mut self) {
-        let at = self.at();
-        for (name, v) in std::mem::take(&mut at.emitted) {
-            at.f.add_output(Some(&format!("{EMIT}{name}")), v);
-        }
-    }
-
-    /// `Module`, with the enumeration values among its arguments and the function's name unless it
-    /// is `forward`; numbered when taken.
-    fn template_name(&self, i: &Rc<Instance>, f: &ast::Fn) -> String {
-        let mut name = i.module.ast.name.name.clone();
-        for a in &i.module.ast.args {
-            if let Some(Val::Enum(d, Some(v))) = i.env.get(&a.name.name) {
-                name += &format!(".{}", d.ast.values[*v].0.name);
-            }
-        }
-        if f.name.name != "forward" {
-            name += &format!(".{}", f.name.name);
-        }
-        let taken = |n: &str| {
-            self.program.functions.iter().any(|g| g.name == n)
-                || self.building.iter().any(|b| b.f.name == n)
-        };
-        if !taken(&name) {
-            return name;
-        }
-        (2..).map(|k| format!("{name}.{k}")).find(|n| !taken(n)).unwrap_or(name)
     }
 
     /// Fills in what follows from the functions: the symbols in use.
@@ -629,71 +299,7 @@ fn host_form(f: &vlmc_data::host_fn::HostFunction) -> String {
     format!("it is called as `{}({})`", f.name, list.join(", "))
 }
 
-/// Marks outputs that carry what was emitted.
-const EMIT: &str = "emit ";
-
 fn host_call(name: &str) -> HostCall {
     let function = if name == "positions" { "mrope_positions" } else { name };
     HostCall { function: function.to_string(), arguments: vec![] }
-}
-
-/// Binds the dim parameters, and `..`, that the shape of an argument tells.
-fn bind_shape(frame: &mut Frame, free: &[ast::Ident], dims: &[ast::DimTy], shape: &[usize]) {
-    let rest = dims.iter().position(|d| matches!(d, ast::DimTy::Rest(_)));
-    let fixed = dims.len() - usize::from(rest.is_some());
-    if shape.len() < fixed || (rest.is_none() && shape.len() != fixed) {
-        return; // The evaluator will say so.
-    }
-    let extra = shape.len() - fixed;
-    let mut at = 0;
-    for d in dims {
-        match d {
-            ast::DimTy::Rest(_) => {
-                let sizes = shape[at..at + extra].iter().map(|s| Dim::from(*s as i64));
-                frame.rest = Some(sizes.collect());
-                at += extra;
-            }
-            ast::DimTy::Expr(e) => {
-                if let Some(n) = super::plain_name(e)
-                    && free.iter().any(|f| f.name == n)
-                {
-                    frame.bind(n, Val::int(shape[at] as i64));
-                }
-                at += 1;
-            }
-            ast::DimTy::Segments(..) => at += 1,
-        }
-    }
-}
-
-/// The tensors in a value, in order.
-fn flatten(v: &Val, out: &mut Vec<Value>) {
-    match v {
-        Val::Tensor(t) => out.push(*t),
-        Val::Sequence(s) => out.extend([s.cu_seqlens, s.cu_seqlens_padded, s.positions]),
-        Val::Loss(a, b) => out.extend([*a, *b]),
-        Val::Tuple(items) => items.iter().for_each(|i| flatten(i, out)),
-        _ => {}
-    }
-}
-
-/// A value of the same form whose tensors are the results of a call.
-fn rebuild(form: &Val, node: vlmc_ir::graph::NodeId, next: &mut u32) -> Val {
-    let mut take = || {
-        *next += 1;
-        Value { node, result: *next - 1 }
-    };
-    match form {
-        Val::Tensor(_) => Val::Tensor(take()),
-        Val::Loss(..) => {
-            let sum = take();
-            Val::Loss(sum, take())
-        }
-        Val::Sequence(_) => {
-            let (a, b, c) = (take(), take(), take());
-            Val::Sequence(Sequence { cu_seqlens: a, cu_seqlens_padded: b, positions: c })
-        }
-        Val::Tuple(items) => Val::Tuple(items.iter().map(|i| rebuild(i, node, next)).collect()),
-        other => other.clone(),
-    }
 }

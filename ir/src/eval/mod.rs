@@ -63,6 +63,8 @@ pub struct Call<'a, R> {
     pub outputs: &'a [Shape],
     /// Values of the symbols, for attributes that are dims.
     pub sizes: &'a Sizes,
+    /// Values of bf16 are rounded; off only to see what exact arithmetic gives.
+    pub round: bool,
     /// Rows that a lookup does not find are NaN instead of zero, to prove that nothing uses them.
     pub poison: bool,
 }

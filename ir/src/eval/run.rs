@@ -266,6 +266,7 @@ impl<'p, R: Real> Evaluator<'p, R> {
                     inputs: &operands,
                     outputs: &shapes,
                     sizes: &self.sizes,
+                    round: self.round,
                     poison: self.poison,
                 };
                 op.eval(&call)?

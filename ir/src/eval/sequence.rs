@@ -256,7 +256,7 @@ pub(crate) fn attention<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
     let (q, k, v) = (q.as_floats()?, k.as_floats()?, v.as_floats()?);
     // With bf16 operands what a product gives is bf16: scores, scaled scores and probabilities are
     // rounded, as in the public implementation's plain form. Sums are f32.
-    let narrow = call.output(0)?.dtype == DType::Bf16;
+    let narrow = call.round && call.output(0)?.dtype == DType::Bf16;
     let mut y = filled(elements(&[rows, heads, dv])?, R::default())?;
     let mut lse = filled(elements(&[rows, heads])?, R::from_f64(f64::NEG_INFINITY))?;
     let fits = q.len() == elements(&[rows, heads, d])?

@@ -3,4 +3,6 @@
 pub mod case;
 pub mod compare;
 pub mod kinds;
+mod runner;
 pub mod training;
+pub mod whole;

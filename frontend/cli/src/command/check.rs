@@ -67,13 +67,12 @@ pub fn run(c: &mut Context, args: Args) -> Done {
 /// One line on what was checked, and the names that can be given to `--variant`.
 fn summary(lib: &Library, spec: &str) -> String {
     let imported = lib.files.len().saturating_sub(1);
-    let declared: usize = lib.files.iter().map(|f| f.own.len()).sum();
     let files = match imported {
         0 => String::new(),
         1 => " and 1 imported file".to_string(),
         n => format!(" and {n} imported files"),
     };
-    let mut out = format!("{spec}{files}: {declared} declarations, no errors\n");
+    let mut out = format!("{spec}{files}: no errors\n");
     if let Some(model) = lib.model() {
         let name = &model.ast.name.name;
         let variants: Vec<_> =
@@ -100,17 +99,11 @@ fn counts(lib: &Library, program: &Program) -> String {
             ]);
         }
     }
-    let nodes: usize = program.functions.iter().map(|f| f.nodes.len()).sum();
     let variant = match program.variant.as_str() {
         "" => String::new(),
         v => format!(" \"{v}\""),
     };
-    let functions = program.functions.len();
-    format!(
-        "{}{variant}: no errors; {functions} functions, {nodes} nodes, verified\n{}",
-        program.name,
-        table(&rows)
-    )
+    format!("{}{variant}: no errors, lowered and verified\n{}", program.name, table(&rows))
 }
 
 /// Two declarations that read one checkpoint tensor, without being one parameter.

@@ -2,7 +2,7 @@
 
 use super::{Chosen, SpecArgs};
 use crate::Context;
-use crate::ui::{Done, Stop, at_flag, put, table, thousands};
+use crate::ui::{Done, Stop, at_flag, plural, put, table, thousands};
 use clap::ValueEnum;
 use std::collections::BTreeMap;
 use vlmc::eval::{Evaluated, Inputs, Precision, Request, Tensors};
@@ -46,7 +46,7 @@ pub struct Args {
     /// Set a field of the configuration; may repeat [default: none]
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// A tensor file with in.X, and param.X if it likes
+    /// A tensor file with in.X, and param.X if it likes [default: none; this or --batch]
     #[arg(
         long,
         value_name = "X.safetensors",
@@ -54,7 +54,8 @@ pub struct Args {
         required_unless_present = "batch"
     )]
     inputs: Option<String>,
-    /// A batch file, a folder or a pattern of them: microbatches for the model
+    /// A batch file, a folder or a pattern of them: microbatches for the model [default: none; this or
+    /// --inputs]
     #[arg(long, value_name = "B.safetensors")]
     batch: Option<String>,
     /// Only this microbatch of the batch, from 0 [default: all]
@@ -72,7 +73,7 @@ pub struct Args {
     /// An argument of the function or its module that is no tensor; may repeat [default: none]
     #[arg(long = "arg", value_name = "NAME=VALUE")]
     arg: Vec<String>,
-    /// Gradients as well; not supported yet [default: off]
+    /// Gradients as well: of the losses of a model, or for `dout.X` of the inputs [default: off]
     #[arg(long)]
     grad: bool,
     /// With fused kernels; not supported yet [default: off]
@@ -82,12 +83,10 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(c: &mut Context, args: Args) -> Done {
-    for (flag, given) in [("--grad", args.grad), ("--fused", args.fused)] {
-        if given {
-            let message = format!("`{flag}` is not supported yet");
-            let diag = at_flag(Code::NotYet, message, "", flag, "given here");
-            return Err(c.ui.fail(diag.help("leave it out: the values are evaluated without it")));
-        }
+    if args.fused {
+        let message = "`--fused` is not supported yet";
+        let diag = at_flag(Code::NotYet, message, "", "--fused", "given here");
+        return Err(c.ui.fail(diag.help("leave it out: the values are evaluated without it")));
     }
     if let Some(dtype) = args.dtype {
         let source = vlmc::settings::Source::Flag("--dtype".into());
@@ -127,7 +126,15 @@ pub fn run(c: &mut Context, args: Args) -> Done {
     let lib = super::load_good(c, &chosen.spec)?;
     // Errors without a variant are the same and better told: they name sizes, not numbers.
     c.ui.report(&elab::check(&lib), &lib.sources)?;
-    let program = lower(c, &lib, &chosen, function, &args, precision, named.as_ref())?;
+    let mut program = lower(c, &lib, &chosen, function, &args, precision, named.as_ref())?;
+    if args.grad {
+        // Of the inputs of a model only functions' are asked for: a batch is data.
+        let wanted = if function.is_some() { vlmc::eval::float_inputs(&program) } else { vec![] };
+        program = vlmc::eval::with_gradients(&program, &wanted).map_err(|e| {
+            let diag = Diag::error(Code::CannotCompile, format!("{e:#}"));
+            c.ui.fail(diag.help("gradients need a float result, and ops that have a gradient"))
+        })?;
+    }
     let all = parameters(&program);
     let given = |p: &Parameter<'_>| {
         named.as_ref().is_some_and(|n| n.contains_key(&format!("param.{}", p.name)))
@@ -139,12 +146,25 @@ pub fn run(c: &mut Context, args: Args) -> Done {
         Some(t) => Ok(t.clone()),
         None => values.get(name),
     };
+    let mut inputs = Tensors::new();
+    if let Some(named) = &named {
+        inputs = section(named, "in.");
+        if args.grad {
+            let given = named.iter().filter(|(n, _)| n.starts_with("dout."));
+            inputs.extend(given.map(|(n, t)| (n.clone(), t.clone())));
+            vlmc::eval::unit_gradients(&program, &mut inputs)
+                .map_err(|e| c.ui.fail(Diag::error(Code::BadInput, format!("{e:#}"))))?;
+        }
+        unknown_inputs(c, &program, &inputs)?;
+    }
+    let queue = match &args.batch {
+        Some(path) => microbatches(c, &args, path)?,
+        None => vec![],
+    };
     let total: i64 = all.iter().filter_map(Parameter::count).sum();
     put(&format!("{} parameters\n", thousands(total)))?;
-    match (&named, &args.batch) {
-        (Some(named), _) => {
-            let inputs = section(named, "in.");
-            unknown_inputs(c, &program, &inputs)?;
+    match &named {
+        Some(_) => {
             let out =
                 evaluate(c, &program, precision, &Inputs::Named(&inputs), &param, "--inputs")?;
             put(&losses(&out))?;
@@ -153,8 +173,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
             }
             save(c, &args, &out)
         }
-        (None, Some(batch)) => batches(c, &args, batch, &program, precision, &param),
-        (None, None) => Ok(()), // The argument parser asks for one of the two.
+        None => batches(c, &args, &queue, &program, precision, &param),
     }
 }
 
@@ -249,17 +268,22 @@ fn unknown_inputs(c: &Context, program: &Program, inputs: &Tensors) -> Done {
     for name in inputs.keys().filter(|n| !known.contains(&n.as_str())) {
         let diag = Diag::error(Code::BadInput, format!("there is no input `{name}`"));
         bad.push(match nearest(name, known.iter().copied()) {
-            Some(near) => diag.help(format!("did you mean `in.{near}`?")),
+            Some(near) => diag.help(format!("did you mean `{}`?", file_name(near))),
             None => diag.help(format!("inputs: {}", known.join(", "))),
         });
     }
     for name in known.iter().filter(|n| !inputs.contains_key(**n)) {
         bad.push(
             Diag::error(Code::BadInput, format!("the input `{name}` is missing"))
-                .help(format!("add `in.{name}` to the file of `--inputs`")),
+                .help(format!("add `{}` to the file of `--inputs`", file_name(name))),
         );
     }
     if bad.is_empty() { Ok(()) } else { Err(c.ui.fail_all(bad)) }
+}
+
+/// The name in a file of an input of the program.
+fn file_name(input: &str) -> String {
+    if input.starts_with("dout.") { input.to_string() } else { format!("in.{input}") }
 }
 
 fn evaluate(
@@ -282,63 +306,74 @@ fn evaluate(
     })
 }
 
-fn batches(
-    c: &Context,
-    args: &Args,
-    path: &str,
-    program: &Program,
-    precision: Precision,
-    param: &dyn Fn(&str) -> anyhow::Result<HostTensor>,
-) -> Done {
-    let refused = |e: &dyn std::fmt::Display| {
-        let diag = at_flag(Code::BadBatch, e.to_string(), "--batch", path, "this batch");
-        c.ui.fail(diag.help("`vlmc pack` writes batch files"))
-    };
-    let files = BatchFiles::find(path).map_err(|e| refused(&e))?;
-    if let Some(output) = args.output.as_deref().filter(|_| args.microbatch.is_none()) {
-        let count = |path: &std::path::PathBuf| Batch::count(&TensorFile::open(path)?);
-        let counts: Result<Vec<usize>, _> = files.paths().iter().map(count).collect();
-        let all: usize = counts.map_err(|e| refused(&e))?.iter().sum();
-        if all != 1 {
-            let message = format!("there are {all} microbatches and one file for results");
-            let diag = at_flag(Code::BadSetting, message, "-o", output, "holds one");
-            return Err(c.ui.fail(diag.help("choose one with `--microbatch N`")));
-        }
-    }
-    let mut done: Vec<Evaluated> = vec![];
-    for path in files.paths() {
-        let file = TensorFile::open(path).map_err(|e| refused(&e))?;
-        let count = Batch::count(&file).map_err(|e| refused(&e))?;
+/// A microbatch: its file, its index, and what it is called.
+struct Microbatch {
+    file: TensorFile,
+    index: usize,
+    name: String,
+}
+
+/// The microbatches to evaluate; forms are checked, no values read.
+fn microbatches(c: &Context, args: &Args, path: &str) -> Done<Vec<Microbatch>> {
+    let files = BatchFiles::find(path).map_err(|e| refused(c, path, &e))?;
+    let mut out = vec![];
+    for file_path in files.paths() {
+        let open = || TensorFile::open(file_path).map_err(|e| refused(c, path, &e));
+        let count = Batch::count(&open()?).map_err(|e| refused(c, path, &e))?;
         let which = match args.microbatch {
             Some(n) => n..n + 1,
             None => 0..count,
         };
         for index in which {
-            let batch = Batch::read(&file, index).map_err(|e| refused(&e))?;
-            let documents = batch.layout.documents().filter(|d| d.valid > 0).count();
-            let of = match files.paths() {
-                [_] => String::new(),
-                _ => format!("{} ", path.display()),
+            let name = match files.paths() {
+                [_] => format!("microbatch {index}"),
+                _ => format!("{} microbatch {index}", file_path.display()),
             };
-            put(&format!(
-                "{of}microbatch {index}: {} rows, {documents} documents, {} images, {} videos\n",
-                batch.tokens(),
-                batch.image_grids().len(),
-                batch.video_grids().len(),
-            ))?;
-            let out = evaluate(c, program, precision, &Inputs::Batch(&batch), param, "--batch")?;
-            put(&losses(&out))?;
-            done.push(out);
+            out.push(Microbatch { file: open()?, index, name });
         }
     }
-    if done.len() > 1 {
-        put("step\n")?;
-        put(&losses(&joined(&done)))?;
+    if let Some(output) = args.output.as_deref().filter(|_| out.len() != 1) {
+        let message = format!("there are {} microbatches and one file for results", out.len());
+        let diag = at_flag(Code::BadSetting, message, "-o", output, "holds one");
+        return Err(c.ui.fail(diag.help("choose one with `--microbatch N`")));
+    }
+    Ok(out)
+}
+
+fn refused(c: &Context, path: &str, e: &dyn std::fmt::Display) -> Stop {
+    let diag = at_flag(Code::BadBatch, e.to_string(), "--batch", path, "this batch");
+    c.ui.fail(diag.help("`vlmc pack` writes batch files"))
+}
+
+fn batches(
+    c: &Context,
+    args: &Args,
+    all: &[Microbatch],
+    program: &Program,
+    precision: Precision,
+    param: &dyn Fn(&str) -> anyhow::Result<HostTensor>,
+) -> Done {
+    let path = args.batch.as_deref().unwrap_or_default();
+    let mut done: Vec<Evaluated> = vec![];
+    for m in all {
+        let batch = Batch::read(&m.file, m.index).map_err(|e| refused(c, path, &e))?;
+        let documents = batch.layout.documents().filter(|d| d.valid > 0).count();
+        put(&format!(
+            "{}: {}, {}, {}, {}\n",
+            m.name,
+            plural(batch.tokens(), "row"),
+            plural(documents, "document"),
+            plural(batch.image_grids().len(), "image"),
+            plural(batch.video_grids().len(), "video"),
+        ))?;
+        let out = evaluate(c, program, precision, &Inputs::Batch(&batch), param, "--batch")?;
+        put(&losses(&out))?;
+        done.push(out);
     }
     match done.as_slice() {
         [one] => save(c, args, one),
-        // With several there is no file to write; that was settled above.
-        _ => Ok(()),
+        // With several there is no file to write; that was settled before.
+        several => put(&format!("step\n{}", losses(&joined(several)))),
     }
 }
 
@@ -363,7 +398,7 @@ fn losses(out: &Evaluated) -> String {
     let mut rows = vec![];
     for (name, (sum, count, weight)) in &out.losses {
         let mean = if *count == 0.0 { 0.0 } else { sum / count };
-        let how = format!("{sum:.4} / {count} x {weight}");
+        let how = format!("sum {sum:.4}, count {count}, weight {weight}");
         rows.push(vec![name.clone(), format!("{mean:.6}"), how]);
     }
     rows.push(vec!["loss".into(), format!("{:.6}", out.loss())]);
@@ -376,9 +411,14 @@ fn shapes(out: &Evaluated) -> String {
         let values = t.to_f64();
         let square: f64 = values.iter().map(|v| v * v).sum();
         let rms = (square / values.len().max(1) as f64).sqrt();
-        vec![format!("out.{name}"), format!("{} {:?}", t.dtype(), t.shape), format!("rms {rms:.6}")]
+        vec![result_name(name), format!("{} {:?}", t.dtype(), t.shape), format!("rms {rms:.6}")]
     };
     table(&out.outputs.iter().map(row).collect::<Vec<_>>())
+}
+
+/// The name in a file of a result of the program.
+fn result_name(output: &str) -> String {
+    if output.starts_with("grad.") { output.to_string() } else { format!("out.{output}") }
 }
 
 /// Writes results under the names of the reference cases.
@@ -386,7 +426,8 @@ fn save(c: &Context, args: &Args, out: &Evaluated) -> Done {
     let Some(path) = &args.output else { return Ok(()) };
     let scalar = |v: f64| HostTensor { shape: vec![], data: HostData::F64(vec![v]) };
     let mut all: Vec<(String, HostTensor)> =
-        out.outputs.iter().map(|(n, t)| (format!("out.{n}"), t.clone())).collect();
+        out.outputs.iter().map(|(n, t)| (result_name(n), t.clone())).collect();
+    all.extend(out.gradients.iter().map(|(n, t)| (format!("grad.param.{n}"), t.clone())));
     for (name, (sum, count, _)) in &out.losses {
         let mean = if *count == 0.0 { 0.0 } else { sum / count };
         all.push((format!("out.{name}_loss"), scalar(mean)));

@@ -11,6 +11,9 @@ use crate::diag::{Diag, Edit, Flag, Label, Severity};
 use crate::source::{Sources, floor_char};
 use crate::syntax::ast::FileId;
 
+/// What stands for a file where flags are shown.
+const COMMAND_LINE: &str = "command line";
+
 /// Lines longer than this are cut around the label: nobody can read them anyway.
 const LONGEST_LINE: usize = 400;
 
@@ -30,7 +33,7 @@ pub fn human(diag: &Diag, sources: &Sources, color: bool) -> String {
             let range = clip(&flag.range, line, 0);
             annotation(range, flag.primary, &flag.text)
         });
-        let snippet = Snippet::source(line).path("command line").line_numbering(false);
+        let snippet = Snippet::source(line).path(COMMAND_LINE).line_numbering(false);
         group = group.element(snippet.annotations(marks));
     }
     for note in &diag.notes {
@@ -52,7 +55,25 @@ pub fn human(diag: &Diag, sources: &Sources, color: bool) -> String {
         });
     }
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
-    renderer.render(&groups)
+    let text = renderer.render(&groups);
+    if diag.flags.is_empty() { text } else { without_columns(&text) }
+}
+
+/// A command line has no lines and columns worth telling.
+fn without_columns(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let place = line.find(COMMAND_LINE).map(|at| at + COMMAND_LINE.len());
+        let digits = |c: char| c.is_ascii_digit() || c == ':';
+        match place {
+            Some(at) if line[at..].trim_end().trim_end_matches("\u{1b}[0m").chars().all(digits) => {
+                out.push_str(&line[..at]);
+                out.push_str(line[at..].trim_start_matches(digits));
+            }
+            _ => out.push_str(line),
+        }
+    }
+    out
 }
 
 /// The files a diagnostic speaks of, that of the mistake first.
@@ -179,7 +200,7 @@ error[V0101]: dims `a` (128) and `b` (64) do not match
 3 | let q = 3
   |     - from here
   |
- ::: command line:1:8
+ ::: command line
   |
   | --pp 4 --vpp 2
   |        ------- makes 8 chunks

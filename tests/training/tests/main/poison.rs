@@ -4,7 +4,7 @@ use vlmc_artifact::Parameter;
 use vlmc_data::tensor::HostTensor;
 use vlmc_ir::eval::Real;
 use vlmc_parity::case::Case;
-use vlmc_parity::kinds::model_case;
+use vlmc_parity::whole::model_case;
 use vlmc_training_tests::{Model, Ran, document, image_document, pack, parameter_value};
 
 fn bits(r: &Ran) -> Vec<(&str, Vec<u64>)> {
