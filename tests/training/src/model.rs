@@ -275,7 +275,7 @@ pub fn largest_difference(
         let error = norm(&mut x.iter().zip(y).map(|(x, y)| x - y));
         let error = if scale == 0.0 { error } else { error / scale };
         // Not a number is the worst of all.
-        if !(error <= worst.0) {
+        if error.is_nan() || error > worst.0 {
             worst = (error, name.clone());
         }
     }
