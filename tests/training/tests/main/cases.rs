@@ -17,7 +17,7 @@ use vlmc_ir::ops::Op;
 use vlmc_ir::text::print;
 use vlmc_ir::ty::DType;
 use vlmc_parity::case::Case;
-use vlmc_parity::kinds::model_case;
+use vlmc_parity::whole::model_case;
 use vlmc_passes::autodiff::{Options, Plan, Seeds};
 use vlmc_runtime::executor::Executor;
 use vlmc_runtime::weights::{self, Weights};
