@@ -15,7 +15,8 @@ test: setup
 	cargo test --workspace
 
 test-all: setup
-	cargo test --workspace -- --include-ignored
+	cargo test --workspace --exclude vlmc-training-tests -- --include-ignored
+	cargo test --release -p vlmc-training-tests -- --include-ignored
 
 lint: setup
 	cargo fmt --all --check

@@ -78,19 +78,28 @@ pub fn save<R: Real>(
         .and_then(|()| File::open(&path)?.sync_all())
         .with_context(|| path.display().to_string())?;
     sync(&temporary)?;
-    if target.exists() {
-        // A training that was resumed from an older step comes by again; the same step is the same.
-        std::fs::remove_dir_all(&target).with_context(|| target.display().to_string())?;
-    }
+    // A training that was resumed from an older step comes by again.
+    let before = target.exists().then(|| set_aside(&target)).transpose()?;
     std::fs::rename(&temporary, &target).with_context(|| target.display().to_string())?;
     sync(directory)?;
+    let mut unwanted: Vec<PathBuf> = before.into_iter().collect();
     if keep > 0 {
         let all = checkpoints(directory)?;
         for old in all.iter().take(all.len().saturating_sub(keep)) {
-            std::fs::remove_dir_all(old).with_context(|| old.display().to_string())?;
+            unwanted.push(set_aside(old)?);
         }
     }
+    for old in unwanted {
+        std::fs::remove_dir_all(&old).with_context(|| old.display().to_string())?;
+    }
     Ok(target)
+}
+
+/// Takes a checkpoint out of sight: one that is half removed must not look like a whole one.
+fn set_aside(checkpoint: &Path) -> Result<PathBuf> {
+    let aside = checkpoint.with_file_name(format!("{TEMPORARY}old-{}", name_of(checkpoint)));
+    std::fs::rename(checkpoint, &aside).with_context(|| checkpoint.display().to_string())?;
+    Ok(aside)
 }
 
 fn sync(directory: &Path) -> Result<()> {

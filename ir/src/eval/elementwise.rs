@@ -1,7 +1,6 @@
 //! Sources and elementwise ops.
 //!
-//! Numbers go through f64: for `+ - * /` that gives the same f32 as f32 arithmetic does, and for
-//! the other functions the best one.
+//! `+ - * /` are those of the numbers; other functions go through f64, for the best f32.
 
 use super::tensor::{elements, filled, room};
 use super::{Call, Data, EvalError, EvalResult, Real, Tensor, special};
@@ -64,25 +63,31 @@ pub(crate) fn unary<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
     if let (Op::Neg, Data::Int(v)) = (call.op, &x.data) {
         return one(call, Data::Int(map(v, |a| -a)?));
     }
-    let f: fn(f64) -> f64 = match call.op {
-        Op::Neg => |x| -x,
-        Op::Exp => f64::exp,
-        Op::Log => f64::ln,
-        Op::Sqrt => f64::sqrt,
-        Op::Rsqrt => |x| 1.0 / x.sqrt(),
-        Op::Recip => |x| 1.0 / x,
-        Op::Sigmoid => special::sigmoid,
-        Op::Silu => |x| x * special::sigmoid(x),
-        Op::Softplus => special::softplus,
-        Op::Gelu => special::gelu,
-        Op::GeluTanh => special::gelu_tanh,
-        Op::Tanh => f64::tanh,
-        Op::Erf => special::erf,
-        Op::Sin => f64::sin,
-        Op::Cos => f64::cos,
+    let v = x.as_floats()?;
+    // A closure a loop: the loops of the plain ones become vector code.
+    let data = match call.op {
+        Op::Neg => map(v, |a| -a),
+        Op::Exp => wide(v, f64::exp),
+        Op::Log => wide(v, f64::ln),
+        Op::Sqrt => wide(v, f64::sqrt),
+        Op::Rsqrt => wide(v, |x| 1.0 / x.sqrt()),
+        Op::Recip => wide(v, |x| 1.0 / x),
+        Op::Sigmoid => wide(v, special::sigmoid),
+        Op::Silu => wide(v, |x| x * special::sigmoid(x)),
+        Op::Softplus => wide(v, special::softplus),
+        Op::Gelu => wide(v, special::gelu),
+        Op::GeluTanh => wide(v, special::gelu_tanh),
+        Op::Tanh => wide(v, f64::tanh),
+        Op::Erf => wide(v, special::erf),
+        Op::Sin => wide(v, f64::sin),
+        Op::Cos => wide(v, f64::cos),
         _ => return Err(unexpected(call)),
     };
-    one(call, Data::Float(map(x.as_floats()?, |v| R::from_f64(f(v.to_f64())))?))
+    one(call, Data::Float(data?))
+}
+
+fn wide<R: Real>(x: &[R], f: impl Fn(f64) -> f64) -> Result<Arc<Vec<R>>, EvalError> {
+    map(x, |v| R::from_f64(f(v.to_f64())))
 }
 
 /// The larger; not a number when one of them is not.
@@ -111,17 +116,17 @@ pub(crate) fn binary<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
         };
         return one(call, Data::Int(zip(a, b, f)?));
     }
-    let f: fn(f64, f64) -> f64 = match call.op {
-        Op::Add => |a, b| a + b,
-        Op::Sub => |a, b| a - b,
-        Op::Mul => |a, b| a * b,
-        Op::Div => |a, b| a / b,
-        Op::Max => larger,
-        Op::Min => smaller,
+    let (a, b) = (a.as_floats()?, b.as_floats()?);
+    let data = match call.op {
+        Op::Add => zip(a, b, |a, b| a + b),
+        Op::Sub => zip(a, b, |a, b| a - b),
+        Op::Mul => zip(a, b, |a, b| a * b),
+        Op::Div => zip(a, b, |a, b| a / b),
+        Op::Max => zip(a, b, |a, b| R::from_f64(larger(a.to_f64(), b.to_f64()))),
+        Op::Min => zip(a, b, |a, b| R::from_f64(smaller(a.to_f64(), b.to_f64()))),
         _ => return Err(unexpected(call)),
     };
-    let f = |a: R, b: R| R::from_f64(f(a.to_f64(), b.to_f64()));
-    one(call, Data::Float(zip(a.as_floats()?, b.as_floats()?, f)?))
+    one(call, Data::Float(data?))
 }
 
 /// Division toward minus infinity; by zero to zero.

@@ -53,7 +53,11 @@ pub(crate) fn strided<A: Copy>(
     let mut index = vec![0; outer.len()];
     let mut at = offset;
     loop {
-        out.extend((0..*inner).map(|i| x[at + i * step]));
+        match step {
+            0 => out.resize(out.len() + inner, x[at]),
+            1 => out.extend_from_slice(&x[at..at + inner]),
+            _ => out.extend(x[at..].iter().step_by(step).take(*inner)),
+        }
         // Counts up the outer indices like the digits of a number.
         let mut i = outer.len();
         loop {

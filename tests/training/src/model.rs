@@ -10,11 +10,11 @@ use vlmc_data::init::{Distribution, Initializer};
 use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_data::vision;
 use vlmc_frontend::diag::render::{Format, all};
-use vlmc_frontend::elab::{Library, Raw, Setter, Setting};
+use vlmc_frontend::elab::{Library, Raw, Setter, Setting, Target, lower};
 use vlmc_ir::eval::Real;
-use vlmc_ir::graph::Param;
-use vlmc_ir::graph::Program;
+use vlmc_ir::graph::{OutputKind, Param, Program};
 use vlmc_ir::ty::DType;
+use vlmc_passes::manager::{self, Pass};
 use vlmc_runtime::executor::Executor;
 
 /// A model of those that come along.
@@ -140,6 +140,30 @@ impl Model {
             .ok_or_else(|| anyhow!("{}", all(&lowered.diags, &self.library.sources, Format::PLAIN)))
     }
 
+    /// The forward program that training differentiates: the losses and what they need.
+    ///
+    /// # Errors
+    /// When the spec is wrong.
+    pub fn losses(&self, dtype: DType) -> Result<Program> {
+        let target = Target {
+            function: None,
+            args: &[],
+            variant: self.variant.as_deref(),
+            settings: &self.settings,
+            shapes: &[],
+            dtype,
+        };
+        let lowered = lower(&self.library, &target);
+        let mut program = lowered.program.ok_or_else(|| {
+            anyhow!("{}", all(&lowered.diags, &self.library.sources, Format::PLAIN))
+        })?;
+        let main = program.functions.last_mut().ok_or_else(|| anyhow!("the program is empty"))?;
+        main.outputs.retain(|o| matches!(o.kind, OutputKind::Loss { .. }));
+        let found = ["cse", "dce", "prune"].map(manager::find);
+        let passes: Vec<&Pass> = found.into_iter().flatten().collect();
+        Ok(manager::run(&program, &passes)?.program)
+    }
+
     /// One step without update. `room` more rows than needed are compiled for.
     ///
     /// # Errors
@@ -251,7 +275,7 @@ pub fn largest_difference(
         let error = norm(&mut x.iter().zip(y).map(|(x, y)| x - y));
         let error = if scale == 0.0 { error } else { error / scale };
         // Not a number is the worst of all.
-        if !(error <= worst.0) {
+        if error.is_nan() || error > worst.0 {
             worst = (error, name.clone());
         }
     }

@@ -1,7 +1,11 @@
 //! Proofs of the training graph through the compiler and the executor.
 #![allow(clippy::unwrap_used)]
 
+mod cases;
+mod graph;
 mod isolation;
+mod losses;
 mod overfit;
 mod packed;
 mod poison;
+mod saved;

@@ -59,7 +59,8 @@ fn four_documents_in_200_steps() {
         println!("{name}: {} to {} in {seconds:.0} s", curve[0], curve[STEPS - 1]);
         assert!((curve[0] - 1024f64.ln()).abs() < 0.5, "starts near ln 1024: {}", curve[0]);
         assert!(curve[STEPS - 1] < 0.05, "{}", curve[STEPS - 1]);
-        assert!(seconds < 180.0, "{seconds} s");
+        // Without optimisation the time says nothing.
+        assert!(cfg!(debug_assertions) || seconds < 180.0, "{seconds} s");
         folder.train(&format!("{OPTIONS} --steps 100 --save @halves")).unwrap();
         let rest = format!("{OPTIONS} --steps {STEPS} --resume @halves --save @halves");
         let resumed = folder.train(&rest).unwrap();
