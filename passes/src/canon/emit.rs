@@ -13,7 +13,7 @@ use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vlmc_ir::graph::{Function, Node, NodeId, OutputKind, RegionId, Value};
-use vlmc_ir::ops::{Effect, Op};
+use vlmc_ir::ops::Op;
 use vlmc_ir::ty::Ty;
 
 struct Emitter<'a> {
@@ -80,17 +80,7 @@ pub(super) fn emit(
 
 /// The function without pure nodes that nothing reads.
 fn without_dead(f: &Function) -> Function {
-    let mut live: Vec<bool> = f.nodes.iter().map(|n| n.op.info().effect != Effect::Pure).collect();
-    for v in f.output_values() {
-        live[v.node.0 as usize] = true;
-    }
-    for i in (0..f.nodes.len()).rev() {
-        if live[i] {
-            for v in &f.nodes[i].operands {
-                live[v.node.0 as usize] = true;
-            }
-        }
-    }
+    let live = super::load::live(f);
     if live.iter().all(|l| *l) {
         return f.clone();
     }
