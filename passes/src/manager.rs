@@ -30,7 +30,8 @@ pub struct Pass {
 }
 
 /// Every pass, in alphabetical order.
-pub const PASSES: &[Pass] = &[crate::canon::PASS, crate::cse::PASS, crate::dce::PASS];
+pub const PASSES: &[Pass] =
+    &[crate::canon::PASS, crate::cse::PASS, crate::dce::PASS, crate::fuse::PASS];
 
 /// The pass of this name.
 pub fn find(name: &str) -> Option<&'static Pass> {

@@ -7,7 +7,7 @@
 use super::extract::{Choice, ordered};
 use super::language::{Graph, Head};
 use super::load::Loaded;
-use crate::rewrite::Rewriter;
+use crate::rewrite::{Rewriter, common_region};
 use egg::Id;
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
@@ -41,6 +41,7 @@ pub(super) fn emit(
         name: old.name.clone(),
         inputs: old.inputs.clone(),
         params: old.params.clone(),
+        cluster: old.cluster.clone(),
         ..Function::default()
     };
     let mut e = Emitter {
@@ -150,7 +151,7 @@ impl Emitter<'_> {
         let own = !data.from.is_empty();
         let from = if own { &data.from } else { &data.near };
         let nodes: Vec<&Node> = from.iter().map(|i| &self.old.nodes[*i as usize]).collect();
-        let region = self.common(nodes.iter().map(|n| n.region));
+        let region = common_region(self.old, nodes.iter().map(|n| n.region));
         let mut origins = vec![];
         for o in nodes.iter().flat_map(|n| &n.origins) {
             if !origins.contains(o) {
@@ -189,19 +190,6 @@ impl Emitter<'_> {
         new.origins = origins;
         self.retyped.insert((v, ty.clone()), id.into());
         id.into()
-    }
-
-    /// The innermost region around all of some.
-    fn common(&self, mut regions: impl Iterator<Item = Option<RegionId>>) -> Option<RegionId> {
-        let first = regions.next()??;
-        let around =
-            |r: RegionId| std::iter::successors(Some(r), |r| self.old.regions[r.0 as usize].parent);
-        let mut chain: Vec<RegionId> = around(first).collect();
-        for r in regions {
-            let other: Vec<RegionId> = around(r?).collect();
-            chain.retain(|r| other.contains(r));
-        }
-        chain.first().copied()
     }
 
     fn region(&mut self, old: RegionId) -> RegionId {
