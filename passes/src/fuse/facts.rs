@@ -212,6 +212,17 @@ impl<'f> Facts<'f> {
             .collect()
     }
 
+    /// The node in memory that a leaf is a view of.
+    pub(super) fn root(&self, mut i: usize) -> usize {
+        while self.role[i] == Role::Leaf {
+            match self.f.nodes[i].operands.first() {
+                Some(v) => i = at(*v),
+                None => break,
+            }
+        }
+        i
+    }
+
     /// The number of rows of a node, `None` when it has none.
     pub(super) fn rows(&self, i: usize) -> Option<&Dim> {
         self.has_rows(i).then(|| &self.ty(i).dims[0])

@@ -129,7 +129,7 @@ impl<'p, 'f> Pool<'p, 'f> {
         let best = self.variants();
         if self.on("join.operands") {
             for demand in &demands {
-                self.join(&best, demand, "join.operands", log);
+                self.join_operands(&best, demand, log);
             }
         }
         if self.on("join.inputs") {
@@ -310,46 +310,92 @@ impl<'p, 'f> Pool<'p, 'f> {
         any
     }
 
-    /// Values that load the same: the closest pair first, as a tree.
+    /// What one consumer reads: as many of the values together as one program can hold, in order.
+    fn join_operands(
+        &mut self,
+        best: &BTreeMap<usize, Vec<usize>>,
+        demand: &[usize],
+        log: &mut Log,
+    ) {
+        let mut rest: Vec<usize> =
+            demand.iter().copied().filter(|v| best.contains_key(v)).collect();
+        while rest.len() > 1 {
+            let mut group = vec![rest.remove(0)];
+            let mut later = vec![];
+            for v in std::mem::take(&mut rest) {
+                group.push(v);
+                if !self.join(best, &group, "join.operands", log) {
+                    group.pop();
+                    later.push(v);
+                }
+            }
+            rest = later;
+        }
+    }
+
+    /// Values that load the same, or parts of the same: the closest pair first, as a tree.
     fn join_inputs(&mut self, best: &BTreeMap<usize, Vec<usize>>, log: &mut Log) {
         let facts = self.facts;
-        let loads = |values: &[usize]| {
-            let mut out = Set::default();
-            for k in values.iter().filter_map(|v| best.get(v)).filter_map(|ks| ks.first()) {
-                let loads = self.bodies[*k].loads(facts);
-                loads.iter().filter(|v| !facts.param[*v]).for_each(|v| out.insert(v));
-            }
-            out
+        let start = {
+            let mut wanted = facts.stored.clone();
+            wanted.extend(&self.saved);
+            wanted.iter().filter(|v| best.contains_key(v)).collect::<Vec<usize>>()
         };
-        let mut wanted = facts.stored.clone();
-        wanted.extend(&self.saved);
-        let start = wanted.iter().filter(|v| best.contains_key(v));
-        let mut groups: Vec<(Vec<usize>, Set)> = start.map(|v| (vec![v], loads(&[v]))).collect();
+        let mut groups: Vec<Group> = start
+            .into_iter()
+            .map(|v| {
+                let (mut loads, mut roots) = (Set::default(), Set::default());
+                let bodies = best.get(&v).and_then(|ks| ks.first()).map(|k| &self.bodies[*k]);
+                for v in bodies.iter().flat_map(|b| b.loads(facts).iter().collect::<Vec<_>>()) {
+                    if !facts.param[v] {
+                        loads.insert(v);
+                        roots.insert(facts.root(v));
+                    }
+                }
+                Group { values: vec![v], loads, roots }
+            })
+            .collect();
         let mut refused: BTreeSet<(Vec<usize>, Vec<usize>)> = BTreeSet::new();
-        let shared = |a: &Set, b: &Set| -> f64 {
-            a.iter().filter(|v| b.contains(*v)).map(|v| facts.bytes(v)).sum()
-        };
         loop {
             let mut closest: Option<(f64, usize, usize)> = None;
             for i in 0..groups.len() {
                 for j in i + 1..groups.len() {
-                    let near = shared(&groups[i].1, &groups[j].1);
+                    let (a, b) = (&groups[i], &groups[j]);
+                    let near = a.near(b, facts);
                     let nearer = near > 0.0 && closest.is_none_or(|(best, ..)| near > best);
-                    if nearer && !refused.contains(&(groups[i].0.clone(), groups[j].0.clone())) {
+                    if nearer && !refused.contains(&(a.values.clone(), b.values.clone())) {
                         closest = Some((near, i, j));
                     }
                 }
             }
             let Some((_, i, j)) = closest else { return };
-            let both = [groups[i].0.clone(), groups[j].0.clone()].concat();
+            let both = [groups[i].values.clone(), groups[j].values.clone()].concat();
             if self.join(best, &both, "join.inputs", log) {
-                let (_, other) = groups.remove(j);
-                groups[i].0 = both;
-                groups[i].1.extend(&other);
+                let other = groups.remove(j);
+                groups[i].values = both;
+                groups[i].loads.extend(&other.loads);
+                groups[i].roots.extend(&other.roots);
             } else {
-                refused.insert((groups[i].0.clone(), groups[j].0.clone()));
+                refused.insert((groups[i].values.clone(), groups[j].values.clone()));
             }
         }
+    }
+}
+
+/// Values that are joined, and what their clusters load.
+struct Group {
+    values: Vec<usize>,
+    loads: Set,
+    /// The same without the views.
+    roots: Set,
+}
+
+impl Group {
+    /// Bytes that both load; a byte for parts of one tensor.
+    fn near(&self, other: &Group, facts: &Facts<'_>) -> f64 {
+        let shared = self.loads.iter().filter(|v| other.loads.contains(*v));
+        let bytes: f64 = shared.map(|v| facts.bytes(v)).sum();
+        bytes + if self.roots.meets(&other.roots) { 1.0 } else { 0.0 }
     }
 }
 

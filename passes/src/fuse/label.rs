@@ -33,7 +33,7 @@ pub(super) fn label(facts: &Facts<'_>, body: &Body, kernel: &Kernel) -> String {
         }
     }
     let loads = body.loads(facts);
-    let makers = || loads.iter().map(|v| facts.op(root(facts, v)));
+    let makers = || loads.iter().map(|v| facts.op(facts.root(v)));
     let read_by = |test: &dyn Fn(&Op) -> bool| readers.iter().any(|op| test(op));
     let made_by = |test: &dyn Fn(&Op) -> bool| makers().any(test);
     let delta = |op: &Op| matches!(op, Op::GatedDeltaRule);
@@ -68,15 +68,4 @@ pub(super) fn label(facts: &Facts<'_>, body: &Body, kernel: &Kernel) -> String {
         "row.view"
     };
     name.to_string()
-}
-
-/// The node in memory that a leaf is a view of.
-fn root(facts: &Facts<'_>, mut i: usize) -> usize {
-    while let Op::Slice { .. } | Op::Reshape { .. } = facts.op(i) {
-        match facts.f.nodes[i].operands.first() {
-            Some(v) => i = at(*v),
-            None => break,
-        }
-    }
-    i
 }
