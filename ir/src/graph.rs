@@ -171,6 +171,9 @@ pub struct Function {
     pub nodes: Vec<Node>,
     /// Results.
     pub outputs: Vec<Output>,
+    /// For the body of a cluster, which becomes kernels: what dumps call it. A call of it means the
+    /// same as its nodes in place of the call.
+    pub cluster: Option<Arc<str>>,
 }
 
 /// A size that is known only when running.

@@ -16,6 +16,7 @@
 //! 11. One checkpoint name has one type, whatever function and scope it is used in.
 //! 12. A sharding has an entry for each dim or none, and a value uses a mesh axis once.
 //! 13. Origins name a file of the program.
+//! 14. The body of a cluster declares no parameters and has pure ops only.
 
 use crate::dim::{Dim, Symbol};
 use crate::graph::{
@@ -162,6 +163,7 @@ impl Verifier<'_> {
     fn function(&mut self, index: usize, f: &Function) {
         self.inputs(f);
         self.regions(f);
+        self.cluster(f);
         for (i, node) in f.nodes.iter().enumerate() {
             self.node = Some(NodeId(i as u32));
             self.node(index, f, i, node);
@@ -174,6 +176,17 @@ impl Verifier<'_> {
             }
         }
         self.outputs(index, f);
+    }
+
+    fn cluster(&mut self, f: &Function) {
+        let allowed = |op: &Op| {
+            matches!(op, Op::Input { .. }) || op.info().effect == crate::ops::Effect::Pure
+        };
+        if f.cluster.is_some()
+            && let Some(node) = f.nodes.iter().find(|n| !allowed(&n.op))
+        {
+            self.error(format!("`{}` does not belong into a cluster", node.op.name()));
+        }
     }
 
     fn inputs(&mut self, f: &Function) {

@@ -7,6 +7,7 @@ pub mod autodiff;
 pub mod canon;
 pub mod cse;
 pub mod dce;
+pub mod fuse;
 pub mod manager;
 pub mod optimizer;
 pub mod prune;

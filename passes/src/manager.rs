@@ -30,8 +30,13 @@ pub struct Pass {
 }
 
 /// Every pass, in alphabetical order.
-pub const PASSES: &[Pass] =
-    &[crate::canon::PASS, crate::cse::PASS, crate::dce::PASS, crate::prune::PASS];
+pub const PASSES: &[Pass] = &[
+    crate::canon::PASS,
+    crate::cse::PASS,
+    crate::dce::PASS,
+    crate::fuse::PASS,
+    crate::prune::PASS,
+];
 
 /// The pass of this name.
 pub fn find(name: &str) -> Option<&'static Pass> {

@@ -2,6 +2,21 @@
 
 use vlmc_ir::graph::{Function, Node, NodeId, OutputKind, RegionId, Value};
 
+/// The innermost region of a function around all of some; `None` when there is none.
+pub fn common_region(
+    f: &Function,
+    mut regions: impl Iterator<Item = Option<RegionId>>,
+) -> Option<RegionId> {
+    let first = regions.next()??;
+    let around = |r: RegionId| std::iter::successors(Some(r), |r| f.regions[r.0 as usize].parent);
+    let mut chain: Vec<RegionId> = around(first).collect();
+    for r in regions {
+        let other: Vec<RegionId> = around(r?).collect();
+        chain.retain(|r| other.contains(r));
+    }
+    chain.first().copied()
+}
+
 /// A function that is made from another node by node, with values of the old one mapped to values
 /// of the new one. Tables of inputs and parameters carry over; regions carry over as nodes use
 /// them, so that none stays without nodes.
@@ -20,6 +35,7 @@ impl<'a> Rewriter<'a> {
             name: old.name.clone(),
             inputs: old.inputs.clone(),
             params: old.params.clone(),
+            cluster: old.cluster.clone(),
             ..Function::default()
         };
         Rewriter {
@@ -79,6 +95,13 @@ impl<'a> Rewriter<'a> {
         let new = NodeId(self.new.nodes.len() as u32);
         self.new.nodes.push(node);
         self.replace(id, (0..results).map(|result| Value { node: new, result }).collect());
+        new
+    }
+
+    /// Adds a node whose operands and region are those of the new function.
+    pub fn add(&mut self, node: Node) -> NodeId {
+        let new = NodeId(self.new.nodes.len() as u32);
+        self.new.nodes.push(node);
         new
     }
 

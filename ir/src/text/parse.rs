@@ -80,6 +80,9 @@ fn function(c: &mut Cursor<'_>) -> Result<Function> {
     c.expect("@")?;
     let mut f = Function::new(c.word()?);
     let mut scope = Scope::default();
+    if c.eat_word("cluster") {
+        f.cluster = Some(c.string()?.into());
+    }
     c.expect("{")?;
     loop {
         match c.peek_word() {

@@ -66,7 +66,12 @@ pub fn program(p: &Program) -> String {
 /// The text of a function.
 pub fn function(f: &Function) -> String {
     let labels = Labels::new(f);
-    let mut out = format!("func @{} {{\n", f.name);
+    let mut out = format!("func @{}", f.name);
+    if let Some(label) = &f.cluster {
+        out.push_str(" cluster ");
+        quote(label, &mut out);
+    }
+    out.push_str(" {\n");
     for (i, n) in f.nodes.iter().enumerate() {
         out.push_str("  ");
         node(f, n, &labels, i, &mut out);

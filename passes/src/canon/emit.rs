@@ -7,13 +7,13 @@
 use super::extract::{Choice, ordered};
 use super::language::{Graph, Head};
 use super::load::Loaded;
-use crate::rewrite::Rewriter;
+use crate::rewrite::{Rewriter, common_region};
 use egg::Id;
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vlmc_ir::graph::{Function, Node, NodeId, OutputKind, RegionId, Value};
-use vlmc_ir::ops::{Effect, Op};
+use vlmc_ir::ops::Op;
 use vlmc_ir::ty::Ty;
 
 struct Emitter<'a> {
@@ -41,6 +41,7 @@ pub(super) fn emit(
         name: old.name.clone(),
         inputs: old.inputs.clone(),
         params: old.params.clone(),
+        cluster: old.cluster.clone(),
         ..Function::default()
     };
     let mut e = Emitter {
@@ -80,17 +81,7 @@ pub(super) fn emit(
 
 /// The function without pure nodes that nothing reads.
 fn without_dead(f: &Function) -> Function {
-    let mut live: Vec<bool> = f.nodes.iter().map(|n| n.op.info().effect != Effect::Pure).collect();
-    for v in f.output_values() {
-        live[v.node.0 as usize] = true;
-    }
-    for i in (0..f.nodes.len()).rev() {
-        if live[i] {
-            for v in &f.nodes[i].operands {
-                live[v.node.0 as usize] = true;
-            }
-        }
-    }
+    let live = super::load::live(f);
     if live.iter().all(|l| *l) {
         return f.clone();
     }
@@ -160,7 +151,7 @@ impl Emitter<'_> {
         let own = !data.from.is_empty();
         let from = if own { &data.from } else { &data.near };
         let nodes: Vec<&Node> = from.iter().map(|i| &self.old.nodes[*i as usize]).collect();
-        let region = self.common(nodes.iter().map(|n| n.region));
+        let region = common_region(self.old, nodes.iter().map(|n| n.region));
         let mut origins = vec![];
         for o in nodes.iter().flat_map(|n| &n.origins) {
             if !origins.contains(o) {
@@ -199,19 +190,6 @@ impl Emitter<'_> {
         new.origins = origins;
         self.retyped.insert((v, ty.clone()), id.into());
         id.into()
-    }
-
-    /// The innermost region around all of some.
-    fn common(&self, mut regions: impl Iterator<Item = Option<RegionId>>) -> Option<RegionId> {
-        let first = regions.next()??;
-        let around =
-            |r: RegionId| std::iter::successors(Some(r), |r| self.old.regions[r.0 as usize].parent);
-        let mut chain: Vec<RegionId> = around(first).collect();
-        for r in regions {
-            let other: Vec<RegionId> = around(r?).collect();
-            chain.retain(|r| other.contains(r));
-        }
-        chain.first().copied()
     }
 
     fn region(&mut self, old: RegionId) -> RegionId {

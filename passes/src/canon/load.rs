@@ -36,12 +36,34 @@ pub(super) fn head(f: &Function, index: usize) -> Head {
     }
 }
 
-/// Reads a function that verifies.
+/// For each node whether an output needs it, or it does more than compute its results.
+pub(super) fn live(f: &Function) -> Vec<bool> {
+    let mut live: Vec<bool> = f.nodes.iter().map(|n| n.op.info().effect != Effect::Pure).collect();
+    for v in f.output_values() {
+        live[v.node.0 as usize] = true;
+    }
+    for i in (0..f.nodes.len()).rev() {
+        if live[i] {
+            for v in &f.nodes[i].operands {
+                live[v.node.0 as usize] = true;
+            }
+        }
+    }
+    live
+}
+
+/// Reads what is needed of a function that verifies.
 pub(super) fn load(f: &Function) -> Loaded {
     let mut graph = Graph::default();
     let mut classes: Vec<Id> = vec![];
     let mut parts = BTreeMap::new();
+    let live = live(f);
     for (i, node) in f.nodes.iter().enumerate() {
+        if !live[i] {
+            // Nobody asks for its class.
+            classes.push(Id::from(0));
+            continue;
+        }
         let children = node.operands.iter().map(|v| {
             if f.node(v.node).tys.len() == 1 { classes[v.node.0 as usize] } else { parts[v] }
         });

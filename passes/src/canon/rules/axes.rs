@@ -40,15 +40,14 @@ pub(super) fn axis_after_reshape(from: &[Dim], to: &[Dim], axis: u32) -> Option<
     let head = product(&from[..a]);
     let rest = product(&from[a..]);
     let inner = product(&from[a + 1..]);
-    (0..to.len())
-        .find(|j| {
-            product(&to[..*j]) == head
-                && product(&to[*j..]) == rest
-                && !(to[*j].size().is(1) && !from[a].size().is(1))
-                && (inner.div_evident(&product(&to[j + 1..])).is_some()
-                    || product(&to[j + 1..]) == inner)
-        })
-        .map(|j| j as u32)
+    let fits = |j: &usize| {
+        // An axis of one element in front of the real one.
+        let real = from[a].size().is(1) || !to[*j].size().is(1);
+        real && product(&to[..*j]) == head
+            && product(&to[*j..]) == rest
+            && inner.div_evident(&product(&to[j + 1..])).is_some()
+    };
+    (0..to.len()).find(fits).map(|j| j as u32)
 }
 
 /// Pairs the axes of two shapes of the same elements that differ only in axes of one element:

@@ -15,6 +15,9 @@ pub(super) const RULES: &[Rule] = &[
     Rule { name: "view.repeat", on: |op| matches!(op, Op::Reshape { .. }), body: repeat },
 ];
 
+/// A concatenation of more pieces is left as it is.
+const MOST_PIECES: usize = 128;
+
 fn is_view(op: &Op) -> bool {
     op.info().class == Class::View
 }
@@ -56,15 +59,22 @@ fn collapse(v: View<'_>, class: Id, op: &Op, c: &[Id], found: &mut Found) {
             }
         }
         (Op::Concat { axis }, xs) => {
-            for (i, x) in xs.iter().enumerate() {
-                for (inner, ys) in v.nodes(*x) {
-                    let Op::Concat { axis: a } = inner else { continue };
-                    if a == axis && ys.len() + xs.len() <= 130 {
-                        let flat = xs[..i].iter().chain(ys).chain(&xs[i + 1..]);
-                        let flat = flat.map(|x| Term::Have(*x)).collect();
-                        found.equal(Term::Make(op.clone(), flat));
-                    }
-                }
+            // All at once, each into as many pieces as are known: one after the other there would
+            // be a form for every subset.
+            let pieces = |x: &Id| {
+                let cuts = v.nodes(*x).filter_map(|(inner, ys)| match inner {
+                    Op::Concat { axis: a } if a == axis => Some(ys),
+                    _ => None,
+                });
+                cuts.max_by_key(|ys| (ys.len(), std::cmp::Reverse(*ys)))
+            };
+            let flat: Vec<Id> = xs
+                .iter()
+                .flat_map(|x| pieces(x).unwrap_or(std::slice::from_ref(x)))
+                .copied()
+                .collect();
+            if flat.len() > xs.len() && flat.len() <= MOST_PIECES {
+                found.equal(Term::Make(op.clone(), flat.into_iter().map(Term::Have).collect()));
             }
         }
         _ => {}
