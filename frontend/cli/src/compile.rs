@@ -1,5 +1,6 @@
 //! From a spec to an artifact.
 
+use crate::fusion;
 use anyhow::{Context, Result, anyhow, bail};
 use indexmap::IndexMap;
 use sha2::{Digest, Sha256};
@@ -14,6 +15,7 @@ use vlmc_ir::ops::Op;
 use vlmc_ir::text::print;
 use vlmc_ir::ty::{DType, Ty};
 use vlmc_passes::autodiff::{Options, Seeds, differentiate};
+use vlmc_passes::fuse::{self, Fused};
 use vlmc_passes::manager::{self, Pass, PassError};
 use vlmc_passes::optimizer::{OptimizerParam, SCALARS, optimizer_program};
 use vlmc_passes::prune::drop_unused_inputs;
@@ -31,6 +33,8 @@ pub struct CompileRequest<'r> {
     pub capacity: Capacity,
     /// Microbatches of a step.
     pub microbatches: usize,
+    /// The step runs the fused graph; its numbers are those of the other to the last bit.
+    pub fused: bool,
     /// Flags as merged, for the manifest.
     pub flags: IndexMap<String, String>,
 }
@@ -82,6 +86,8 @@ pub struct Compiled {
     pub forward: Program,
     /// Forward, losses and backward.
     pub joint: Program,
+    /// The same in clusters.
+    pub fused: Fused,
     /// What is written.
     pub artifact: Artifact,
 }
@@ -120,6 +126,14 @@ fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Com
         ops_after: ops(&differentiated),
     });
     let joint = passes(&differentiated, &mut records)?;
+    let fused = fuse::program(&joint, &fuse::Options::default())?;
+    records.push(PassRecord {
+        name: "fuse".to_string(),
+        changed: fused.program != joint,
+        ops_before: ops(&joint),
+        ops_after: ops(&fused.program),
+    });
+    let step = if r.fused { &fused.program } else { &joint };
     let counts = counts(&training, &mut records)?;
     let parameters = parameters(&forward, &joint)?;
     let trained: Vec<OptimizerParam> = parameters
@@ -135,12 +149,14 @@ fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Com
     let capacities = capacities(&joint, &r.capacity)?;
     let programs = [
         ("counts", "counts of the losses, by which gradients are divided", &counts),
-        ("step", "losses and gradients of a microbatch", &joint),
+        ("step", "losses and gradients of a microbatch", step),
         ("optimizer", "norm, clipping and update", &optimizer),
     ];
     let names: Vec<String> = trained.iter().map(|p| p.name.clone()).collect();
     let schedule = schedule(r.microbatches, &counts, &joint, &optimizer, &names)?;
-    let plan = plan(&forward, &joint, &parameters, &capacities, r)?;
+    let mut plan = plan(&forward, &joint, &parameters, &capacities, r)?;
+    plan.fusions = fusion::fusions(&fused);
+    plan.near_misses = fusion::near_misses(&fused);
     let manifest = Manifest {
         format: artifact::FORMAT,
         tool_version: env!("CARGO_PKG_VERSION").to_string(),
@@ -164,7 +180,7 @@ fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Com
     };
     let programs = programs.iter().map(|(n, _, p)| (n.to_string(), print::program(p))).collect();
     let artifact = Artifact { manifest, plan, schedule, programs };
-    Ok(Compiled { forward, joint, artifact })
+    Ok(Compiled { forward, joint, fused, artifact })
 }
 
 /// Nodes of all functions.

@@ -10,6 +10,7 @@ use vlmc_ir::eval::{Evaluator, Real, Tensor};
 use vlmc_ir::graph::{Input, OutputKind, Param, Program};
 use vlmc_ir::ty::{DType, Ty};
 use vlmc_passes::autodiff::{Options, Seeds, differentiate};
+use vlmc_passes::{fuse, manager};
 
 /// Numbers an evaluation computes with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +103,17 @@ pub fn with_gradients(program: &Program, inputs: &[String]) -> Result<Program> {
     let seeds = if has_loss { Seeds::Counts } else { Seeds::Outputs };
     let options = Options { seeds, inputs: inputs.to_vec() };
     Ok(differentiate(program, &options)?)
+}
+
+/// The program in normal form with its row arithmetic in clusters, which the evaluator runs as it
+/// runs any function.
+///
+/// # Errors
+/// When a pass fails, which would be a bug.
+pub fn fused(program: &Program) -> Result<Program> {
+    let canon = manager::find("canon").ok_or_else(|| anyhow!("there is no pass `canon`"))?;
+    let normal = manager::run(program, &[canon])?.program;
+    Ok(fuse::program(&normal, &fuse::Options::default())?.program)
 }
 
 /// Inputs of a program that carry gradients.

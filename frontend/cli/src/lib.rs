@@ -2,6 +2,7 @@
 
 pub mod compile;
 pub mod eval;
+pub mod fusion;
 pub mod parameters;
 pub mod settings;
 pub mod spec;

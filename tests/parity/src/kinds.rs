@@ -21,8 +21,8 @@ pub struct Specs {
 ///
 /// # Errors
 /// When the case cannot be run at all.
-pub fn run_case(specs: &Specs, case: &Case, precision: Precision) -> Result<Vec<Row>> {
-    let r = Runner { specs, case, precision };
+pub fn run_case(specs: &Specs, case: &Case, precision: Precision, fused: bool) -> Result<Vec<Row>> {
+    let r = Runner { specs, case, precision, fused };
     match case.kind.as_str() {
         "rmsnorm" => r.plain("rmsnorm", &["x"], &["weight"]),
         "gated_rmsnorm" => r.plain("gated_rmsnorm", &["x", "gate"], &["weight"]),

@@ -28,6 +28,9 @@ struct Args {
     /// Model dtype.
     #[arg(long, value_enum, default_value = "f32")]
     dtype: Dtype,
+    /// Run programs with their row arithmetic in clusters
+    #[arg(long)]
+    fused: bool,
     /// Print every tensor, not only those that fail.
     #[arg(long)]
     verbose: bool,
@@ -60,7 +63,7 @@ fn run(args: &Args) -> Result<bool> {
     let (mut passed, mut failed) = (0, 0);
     for path in case::find(&args.paths)? {
         let case = case::Case::open(&path)?;
-        let rows = match kinds::run_case(&specs, &case, precision) {
+        let rows = match kinds::run_case(&specs, &case, precision, args.fused) {
             Ok(rows) => rows,
             Err(e) => {
                 println!("{:32} {e:#}", case.name);

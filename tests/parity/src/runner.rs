@@ -5,7 +5,9 @@ use crate::compare::{Row, floats};
 use crate::kinds::Specs;
 use anyhow::{Result, anyhow, bail};
 use serde_json::Value as Json;
-use vlmc::eval::{Evaluated, Inputs, Precision, Request, Tensors, program, run, with_gradients};
+use vlmc::eval::{
+    Evaluated, Inputs, Precision, Request, Tensors, fused, program, run, with_gradients,
+};
 use vlmc_data::pack::SequenceLayout;
 use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_frontend::elab::{Library, Raw, Setter, Setting, import_section};
@@ -82,6 +84,8 @@ pub(crate) struct Runner<'r> {
     pub(crate) specs: &'r Specs,
     pub(crate) case: &'r Case,
     pub(crate) precision: Precision,
+    /// Programs run in clusters.
+    pub(crate) fused: bool,
 }
 
 pub(crate) fn setting(path: &str, value: Raw) -> Setting {
@@ -224,6 +228,10 @@ impl Runner<'_> {
                 };
                 inputs.insert(name, dout);
             }
+        }
+        // Values on the way are asked for by their names in the forward program.
+        if self.fused && ask.grads {
+            p = fused(&p)?;
         }
         self.run(&p, &Inputs::Named(&inputs))
     }

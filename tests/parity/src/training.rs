@@ -25,6 +25,7 @@ pub fn judge(
     settings: Vec<Setting>,
     batch: &Batch,
     precision: Precision,
+    fused: bool,
 ) -> Result<Vec<Row>> {
     let grids = batch.grids();
     let request = CompileRequest {
@@ -38,6 +39,7 @@ pub fn judge(
             frames: grids.iter().map(|g| g.t).sum(),
         },
         microbatches: 1,
+        fused,
         flags: Default::default(),
     };
     let compiled = compile(lib, &request).map_err(|e| match e {

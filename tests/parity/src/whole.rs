@@ -179,6 +179,7 @@ impl Runner<'_> {
             settings,
             &batch,
             self.precision,
+            self.fused,
         )?);
         Ok(rows)
     }

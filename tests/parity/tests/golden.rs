@@ -29,6 +29,13 @@ fn bf16_operations_losses_and_training() {
     assert!(good && text.ends_with(&format!("{CASES} passed, 0 failed\n")), "{text}");
 }
 
+/// In clusters the numbers are the same program's.
+#[test]
+fn f32_in_clusters() {
+    let (good, text) = parity(&[&golden(), "--fused"]);
+    assert!(good && text.ends_with(&format!("{CASES} passed, 0 failed\n")), "{text}");
+}
+
 /// The runner can fail: a case whose stored result is changed by a part in a thousand.
 #[test]
 fn a_wrong_result_fails() {

@@ -108,6 +108,7 @@ impl Model {
             dtype,
             capacity,
             microbatches,
+            fused: false,
             flags: Default::default(),
         };
         compile(&self.library, &request).map_err(|e| match e {

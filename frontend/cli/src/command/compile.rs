@@ -61,6 +61,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
         dtype,
         capacity,
         microbatches,
+        fused: false,
         flags: flags(c),
     };
     let compiled = compile(&lib, &request).map_err(|e| match e {
@@ -109,6 +110,8 @@ fn dump(c: &Context, compiled: &Compiled, lib: &elab::Library, directory: &Path)
         ("00-spec.vlm", spec),
         ("10-forward.vir", print::program(&compiled.forward)),
         ("20-joint.vir", print::program(&compiled.joint)),
+        ("30-fused.vir", print::program(&compiled.fused.program)),
+        ("fusion.txt", vlmc::fusion::text(&compiled.fused)),
     ] {
         let path = directory.join(name);
         std::fs::write(&path, text)
