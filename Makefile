@@ -10,6 +10,9 @@ demo: setup
 	$(VLMC) check models/qwen3_5_vl.vlm --variant tiny
 	$(VLMC) eval models/qwen3_5_vl.vlm --variant tiny \
 	  --batch models/demo/batch.safetensors --weights init:1
+	$(VLMC) compile models/qwen3_5_vl.vlm --variant tiny --packed --tokens 64 --max-docs 4 \
+	  --max-patches 64 --max-images 4 --microbatches 2 -o target/demo
+	$(VLMC) run target/demo --batch models/demo/batch.safetensors --weights init:1 --steps 3
 
 test: setup
 	cargo test --workspace

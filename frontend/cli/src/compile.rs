@@ -174,7 +174,7 @@ fn ops(p: &Program) -> usize {
 
 fn passes(p: &Program, records: &mut Vec<PassRecord>) -> Result<Program> {
     let mut program = p.clone();
-    for name in ["cse", "dce", "prune"] {
+    for name in ["canon", "cse", "dce", "prune"] {
         let pass: &Pass = manager::find(name).ok_or_else(|| anyhow!("no pass `{name}`"))?;
         let before = ops(&program);
         let outcome = manager::run(&program, &[pass])?;

@@ -96,8 +96,9 @@ fn check(name: &str, page: &str, path: Option<&Path>) -> usize {
     let steps = steps(page);
     let bless = std::env::var_os("BLESS").is_some();
     let mut lines: Vec<String> = page.lines().map(String::from).collect();
-    for step in steps.iter().rev() {
-        let found = run(&step.command);
+    let found: Vec<String> = steps.iter().map(|s| run(&s.command)).collect();
+    // From the end, so that the places of earlier outputs stay.
+    for (step, found) in steps.iter().zip(found).rev() {
         let pattern: Vec<&str> = step.expected.lines().collect();
         if fits(&pattern, &found.lines().collect::<Vec<_>>()) {
             continue;

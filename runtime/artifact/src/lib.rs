@@ -30,20 +30,20 @@ pub const FORMAT: u32 = 1;
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
     /// The file system said no.
-    #[error("{path}: {source}")]
+    #[error("{path}: {error}")]
     Io {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// A file does not hold what it should.
-    #[error("{path}: {source}")]
+    #[error("{path}: {error}")]
     Json {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: serde_json::Error,
+        error: serde_json::Error,
     },
     /// Made by another version of the compiler.
     #[error("{path}: format {found}, this executor reads format {FORMAT}; compile it again")]
@@ -69,18 +69,18 @@ pub struct Artifact {
 }
 
 fn io(path: &Path) -> impl FnOnce(std::io::Error) -> ArtifactError + '_ {
-    |source| ArtifactError::Io { path: path.to_path_buf(), source }
+    |error| ArtifactError::Io { path: path.to_path_buf(), error }
 }
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, ArtifactError> {
     let text = std::fs::read_to_string(path).map_err(io(path))?;
     serde_json::from_str(&text)
-        .map_err(|source| ArtifactError::Json { path: path.to_path_buf(), source })
+        .map_err(|error| ArtifactError::Json { path: path.to_path_buf(), error })
 }
 
 fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ArtifactError> {
     let mut text = serde_json::to_string_pretty(value)
-        .map_err(|source| ArtifactError::Json { path: path.to_path_buf(), source })?;
+        .map_err(|error| ArtifactError::Json { path: path.to_path_buf(), error })?;
     text.push('\n');
     std::fs::write(path, text).map_err(io(path))
 }
