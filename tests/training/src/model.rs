@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use indexmap::IndexMap;
-use vlmc::compile::{Capacity, CompileError, CompileRequest, Compiled, compile};
+use vlmc::compile::{Capacity, CompileError, CompileRequest, Compiled, PASSES, compile};
 use vlmc::eval::{Precision, Request};
 use vlmc_artifact::{Artifact, Buffer, Parameter};
 use vlmc_data::batch::Batch;
@@ -159,9 +159,7 @@ impl Model {
         })?;
         let main = program.functions.last_mut().ok_or_else(|| anyhow!("the program is empty"))?;
         main.outputs.retain(|o| matches!(o.kind, OutputKind::Loss { .. }));
-        let found = ["cse", "dce", "prune"].map(manager::find);
-        let passes: Vec<&Pass> = found.into_iter().flatten().collect();
-        Ok(manager::run(&program, &passes)?.program)
+        clean(&program)
     }
 
     /// One step without update. `room` more rows than needed are compiled for.
@@ -198,6 +196,16 @@ impl Model {
         let artifact = self.compile_for(batches.len(), DType::F32, capacity)?.artifact;
         run::<R>(artifact, batches, false, &parameter_value)
     }
+}
+
+/// Runs the passes that `vlmc compile` runs.
+///
+/// # Errors
+/// When one fails.
+pub fn clean(program: &Program) -> Result<Program> {
+    let found = PASSES.map(manager::find);
+    let passes: Vec<&Pass> = found.into_iter().flatten().collect();
+    Ok(manager::run(program, &passes)?.program)
 }
 
 fn run<R: Real>(
