@@ -188,9 +188,12 @@ fn ops(p: &Program) -> usize {
     p.functions.iter().map(|f| f.nodes.len()).sum()
 }
 
+/// What cleans a program up, before it is differentiated and after.
+pub const PASSES: [&str; 4] = ["canon", "cse", "dce", "prune"];
+
 fn passes(p: &Program, records: &mut Vec<PassRecord>) -> Result<Program> {
     let mut program = p.clone();
-    for name in ["canon", "cse", "dce", "prune"] {
+    for name in PASSES {
         let pass: &Pass = manager::find(name).ok_or_else(|| anyhow!("no pass `{name}`"))?;
         let before = ops(&program);
         let outcome = manager::run(&program, &[pass])?;

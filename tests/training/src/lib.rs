@@ -6,5 +6,5 @@ mod model;
 mod training;
 
 pub use documents::{document, image_document, pack};
-pub use model::{Model, Ran, largest_difference, parameter_value, program_parameter};
+pub use model::{Model, Ran, clean, largest_difference, parameter_value, program_parameter};
 pub use training::{Folder, files};

@@ -2,9 +2,9 @@
 
 use anyhow::{Result, anyhow, bail};
 use indexmap::IndexMap;
-use vlmc::compile::{Capacity, CompileError, CompileRequest, Compiled, compile};
+use vlmc::compile::{Capacity, CompileError, CompileRequest, Compiled, PASSES, compile};
 use vlmc::eval::{Precision, Request};
-use vlmc_artifact::{Buffer, Parameter};
+use vlmc_artifact::{Artifact, Buffer, Parameter};
 use vlmc_data::batch::Batch;
 use vlmc_data::init::{Distribution, Initializer};
 use vlmc_data::tensor::{HostData, HostTensor};
@@ -160,9 +160,7 @@ impl Model {
         })?;
         let main = program.functions.last_mut().ok_or_else(|| anyhow!("the program is empty"))?;
         main.outputs.retain(|o| matches!(o.kind, OutputKind::Loss { .. }));
-        let found = ["cse", "dce", "prune"].map(manager::find);
-        let passes: Vec<&Pass> = found.into_iter().flatten().collect();
-        Ok(manager::run(&program, &passes)?.program)
+        clean(&program)
     }
 
     /// One step without update. `room` more rows than needed are compiled for.
@@ -185,32 +183,63 @@ impl Model {
         value: &dyn Fn(&Parameter) -> HostTensor,
     ) -> Result<Ran> {
         let artifact = self.compile(batches, DType::F32, room)?.artifact;
-        let manifest = artifact.manifest.clone();
-        let mut executor: Executor<R> = Executor::new(artifact, poison)?;
-        for p in &manifest.parameters {
-            executor.set_parameter(p, &value(p))?;
-        }
-        let result = executor.step(batches, &[], false)?;
-        let mut ran = Ran { loss: result.loss, ..Ran::default() };
-        let number = |b: Buffer| {
-            let t = executor.buffer(&b).ok_or_else(|| anyhow!("no {b:?}"))?;
-            Ok::<f64, anyhow::Error>(t.to_f64()[0])
-        };
-        for loss in &manifest.losses {
-            let mut sum = 0.0;
-            for m in 0..batches.len() {
-                sum += number(Buffer::LossSum(m, loss.name.clone()))?;
-            }
-            let count = number(Buffer::TotalCount(loss.name.clone()))?;
-            ran.losses.insert(loss.name.clone(), (sum, count));
-        }
-        for p in manifest.parameters.iter().filter(|p| p.trained) {
-            let b = Buffer::Grad(p.name.clone());
-            let t = executor.buffer(&b).ok_or_else(|| anyhow!("no {b:?}"))?;
-            ran.gradients.insert(p.name.clone(), t.to_f64());
-        }
-        Ok(ran)
+        run::<R>(artifact, batches, poison, value)
     }
+
+    /// One step without update of an artifact with room for so many patches.
+    ///
+    /// # Errors
+    /// When it does not compile or run.
+    pub fn gradients_in_room<R: Real>(&self, batches: &[Batch], patches: usize) -> Result<Ran> {
+        let tokens = batches.iter().map(Batch::tokens).max().unwrap_or(0);
+        let docs = batches.iter().map(|b| b.layout.documents().len()).max().unwrap_or(0);
+        let capacity = Capacity { tokens, docs, patches, frames: patches / 4 };
+        let artifact = self.compile_for(batches.len(), DType::F32, capacity)?.artifact;
+        run::<R>(artifact, batches, false, &parameter_value)
+    }
+}
+
+/// Runs the passes that `vlmc compile` runs.
+///
+/// # Errors
+/// When one fails.
+pub fn clean(program: &Program) -> Result<Program> {
+    let found = PASSES.map(manager::find);
+    let passes: Vec<&Pass> = found.into_iter().flatten().collect();
+    Ok(manager::run(program, &passes)?.program)
+}
+
+fn run<R: Real>(
+    artifact: Artifact,
+    batches: &[Batch],
+    poison: bool,
+    value: &dyn Fn(&Parameter) -> HostTensor,
+) -> Result<Ran> {
+    let manifest = artifact.manifest.clone();
+    let mut executor: Executor<R> = Executor::new(artifact, poison)?;
+    for p in &manifest.parameters {
+        executor.set_parameter(p, &value(p))?;
+    }
+    let result = executor.step(batches, &[], false)?;
+    let mut ran = Ran { loss: result.loss, ..Ran::default() };
+    let number = |b: Buffer| {
+        let t = executor.buffer(&b).ok_or_else(|| anyhow!("no {b:?}"))?;
+        Ok::<f64, anyhow::Error>(t.to_f64()[0])
+    };
+    for loss in &manifest.losses {
+        let mut sum = 0.0;
+        for m in 0..batches.len() {
+            sum += number(Buffer::LossSum(m, loss.name.clone()))?;
+        }
+        let count = number(Buffer::TotalCount(loss.name.clone()))?;
+        ran.losses.insert(loss.name.clone(), (sum, count));
+    }
+    for p in manifest.parameters.iter().filter(|p| p.trained) {
+        let b = Buffer::Grad(p.name.clone());
+        let t = executor.buffer(&b).ok_or_else(|| anyhow!("no {b:?}"))?;
+        ran.gradients.insert(p.name.clone(), t.to_f64());
+    }
+    Ok(ran)
 }
 
 /// A value that makes everything in the model matter: matrices much larger than a training starts

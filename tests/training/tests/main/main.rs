@@ -8,4 +8,5 @@ mod losses;
 mod overfit;
 mod packed;
 mod poison;
+mod random;
 mod saved;

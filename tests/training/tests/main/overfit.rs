@@ -77,6 +77,35 @@ fn four_documents_in_200_steps() {
     }
 }
 
+/// With weights rounded to bf16 for the model and kept in f32 for the optimizer.
+#[test]
+#[ignore = "200 steps, half a minute with optimisation"]
+fn four_documents_in_bf16() {
+    let model = Model::small(true, SETTINGS).unwrap();
+    let artifact = model.compile(&[batch()], DType::Bf16, 0).unwrap().artifact;
+    let folder = Folder::new("overfit-bf16").unwrap();
+    folder.prepare(&artifact, &[batch()]).unwrap();
+    let curve = losses(&folder.train(&format!("{OPTIONS} --steps {STEPS}")).unwrap());
+    println!("bf16: {} to {}", curve[0], curve[STEPS - 1]);
+    assert!(curve[STEPS - 1] < 0.05, "{}", curve[STEPS - 1]);
+}
+
+/// The weights of a checkpoint are a file of weights like any other, under the model's names.
+#[test]
+fn a_checkpoint_starts_another_training() {
+    let batch = pack(&[image_document(2, 11, 200)], 1).unwrap();
+    let model = Model::small(true, &["text.layers=2", "text.pattern=[gdn,attention]"]).unwrap();
+    let artifact = model.compile(std::slice::from_ref(&batch), DType::Bf16, 0).unwrap().artifact;
+    let folder = Folder::new("weights").unwrap();
+    folder.prepare(&artifact, &[batch]).unwrap();
+    let first = losses(&folder.train("--steps 3 --lr 1e-2 --save @save").unwrap());
+    let resumed = losses(&folder.train("--steps 4 --resume @save").unwrap());
+    let weights = "--steps 1 --weights @save/step-00000003/model.safetensors";
+    let begun = losses(&folder.train(weights).unwrap());
+    assert_eq!(resumed, begun);
+    assert!(begun[0] < first[0] - 0.1, "{begun:?} after {first:?}");
+}
+
 type Curve = (&'static str, Vec<f64>, f64);
 
 fn text(curves: &[Curve]) -> String {
