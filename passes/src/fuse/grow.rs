@@ -171,7 +171,8 @@ impl<'p, 'f> Pool<'p, 'f> {
         if self.known.contains_key(&body) {
             return true;
         }
-        match check(self.facts, self.device, &body) {
+        let allowed = self.by_rules(&body);
+        match allowed.and_then(|()| check(self.facts, self.device, &body)) {
             Ok(legal) => {
                 log.note(self.facts, rule, about, Outcome::Fired);
                 self.insert(body, legal, rule);
@@ -181,6 +182,20 @@ impl<'p, 'f> Pool<'p, 'f> {
                 log.note(self.facts, rule, about, Outcome::Refused(why));
                 false
             }
+        }
+    }
+
+    /// What no rule may absorb is not read inside a cluster, however the cluster came about.
+    fn by_rules(&self, body: &Body) -> Result<(), String> {
+        if self.without.is_empty() {
+            return Ok(());
+        }
+        let facts = self.facts;
+        let read = body.ops.iter().flat_map(|i| facts.kids(i));
+        let mut inner = read.filter(|a| body.ops.contains(*a) && !facts.param[*a]);
+        match inner.find(|a| !self.on(rule_of(facts, *a))) {
+            Some(a) => Err(format!("`{}` is switched off", rule_of(facts, a))),
+            None => Ok(()),
         }
     }
 
