@@ -62,6 +62,6 @@ fn lists_are_read() {
     assert_eq!(names(" cse, dce ,"), ["cse", "dce"]);
     assert!(names("").is_empty());
     let e = parse_list("cse, dcee").unwrap_err();
-    assert_eq!(e.message, "there is no pass `dcee`, only canon, cse, dce, prune");
+    assert_eq!(e.message, "there is no pass `dcee`, only canon, cse, dce, fuse, prune");
     assert!(PASSES.is_sorted_by_key(|p| p.name));
 }

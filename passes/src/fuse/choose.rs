@@ -9,6 +9,7 @@ use super::body::Body;
 use super::device::{Device, in_memory};
 use super::grow::Pool;
 use super::legality::check;
+use super::log::Log;
 use super::set::Set;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,8 @@ pub(super) struct Kernel {
     pub(super) body: usize,
     /// Values that it stores, increasing.
     pub(super) stores: Vec<usize>,
+    /// What they need of the body.
+    pub(super) ops: Set,
     /// Microseconds, stores included.
     pub(super) cost: f64,
 }
@@ -31,7 +34,24 @@ pub(super) struct Pick {
     pub(super) cost: f64,
 }
 
-pub(super) fn choose(pool: &Pool<'_, '_>, device: &Device) -> Pick {
+/// Chooses, then grows the chosen clusters towards each other and chooses again, until that brings
+/// nothing new.
+pub(super) fn choose(pool: &mut Pool<'_, '_>, device: &Device, log: &mut Log) -> Pick {
+    let mut best = choose_once(pool, device);
+    for _ in 0..REFINEMENTS {
+        if !pool.refine(&best.kernels, log) {
+            break;
+        }
+        let next = choose_once(pool, device);
+        if next.cost >= best.cost - 1e-6 {
+            break;
+        }
+        best = next;
+    }
+    best
+}
+
+fn choose_once(pool: &Pool<'_, '_>, device: &Device) -> Pick {
     let cover = Cover::new(pool, device);
     let unfused = cover.pick(&BTreeSet::new(), &|k| is_single(pool, k));
     let mut banned: BTreeSet<usize> = BTreeSet::new();
@@ -57,6 +77,8 @@ fn is_single(pool: &Pool<'_, '_>, k: usize) -> bool {
     ops.iter().filter(|i| !pool.facts.param[*i]).count() == 1
 }
 
+/// Rounds in which chosen clusters grow towards each other.
+const REFINEMENTS: usize = 8;
 /// Rounds of improvement after the first cover.
 const ROUNDS: usize = 20;
 
@@ -200,7 +222,8 @@ impl<'c, 'p, 'f> Cover<'c, 'p, 'f> {
             .map(|(body, (mut stores, ops))| {
                 stores.sort_unstable();
                 let written: f64 = stores.iter().map(|v| self.device.store(facts, *v)).sum();
-                Kernel { body, cost: self.true_price(body, ops) + written, stores }
+                let cost = self.true_price(body, &ops) + written;
+                Kernel { body, cost, stores, ops }
             })
             .collect();
         let cost = kernels.iter().map(|k| k.cost).sum();
@@ -233,15 +256,15 @@ impl<'c, 'p, 'f> Cover<'c, 'p, 'f> {
     }
 
     /// The cost without stores of some ops of a body.
-    fn true_price(&self, k: usize, ops: Set) -> f64 {
-        if ops == self.pool.bodies[k].ops {
+    fn true_price(&self, k: usize, ops: &Set) -> f64 {
+        if *ops == self.pool.bodies[k].ops {
             return self.price[k];
         }
-        if let Some(known) = self.prices.borrow().get(&ops) {
+        if let Some(known) = self.prices.borrow().get(ops) {
             return *known;
         }
         let facts = self.pool.facts;
-        let body = Body { ops, ..Body::default() };
+        let body = Body { ops: ops.clone(), ..Body::default() };
         let registers = check(facts, self.device, &body)
             .map_or(self.pool.legal[k].registers, |legal| legal.registers);
         let price = self.device.kernel(facts, &body, registers);

@@ -37,6 +37,8 @@ pub(super) struct Facts<'f> {
     pub(super) demands: Vec<Vec<usize>>,
     /// All of that.
     pub(super) stored: Set,
+    /// Which of the cuts among the demands read each value.
+    pub(super) readers: Vec<Set>,
     /// Leaves with rows that each row op is made of.
     pub(super) below: Vec<Set>,
     /// All nodes that each node depends on, through cuts too.
@@ -62,6 +64,7 @@ impl<'f> Facts<'f> {
             summed: vec![false; n],
             demands: vec![],
             stored: Set::default(),
+            readers: vec![Set::default(); n],
             below: vec![Set::default(); n],
             before: vec![Set::default(); n],
             role,
@@ -164,8 +167,9 @@ impl<'f> Facts<'f> {
                 wanted.push(node.operands.clone());
             }
         }
+        let cuts = wanted.len();
         wanted.push(f.output_values().collect());
-        for values in wanted {
+        for (k, values) in wanted.into_iter().enumerate() {
             let mut out = vec![];
             let mut open: Vec<usize> = values.into_iter().rev().map(at).collect();
             let mut seen = Set::default();
@@ -180,7 +184,12 @@ impl<'f> Facts<'f> {
                     out.push(i);
                 }
             }
-            out.iter().for_each(|i| self.stored.insert(*i));
+            for i in &out {
+                self.stored.insert(*i);
+                if k < cuts {
+                    self.readers[*i].insert(k);
+                }
+            }
             if !out.is_empty() {
                 self.demands.push(out);
             }

@@ -6,6 +6,7 @@
 //! a cluster grows along a path and not through a lattice. `join.*` merges finished ones.
 
 use super::body::Body;
+use super::choose::Kernel;
 use super::device::{Device, in_memory};
 use super::facts::{Facts, Role};
 use super::legality::{Legal, check};
@@ -59,11 +60,13 @@ pub(super) const RULES: &[&str] = &[
     "absorb.cast",
     "absorb.elementwise",
     "absorb.reduce",
+    "absorb.saved",
     "absorb.stencil",
     "absorb.token_reduce",
     "absorb.view",
     "join.inputs",
     "join.operands",
+    "join.pair",
 ];
 
 /// Clusters of a function, and the graph that says which of them make which value.
@@ -168,7 +171,8 @@ impl<'p, 'f> Pool<'p, 'f> {
         if self.known.contains_key(&body) {
             return true;
         }
-        match check(self.facts, self.device, &body) {
+        let allowed = self.by_rules(&body);
+        match allowed.and_then(|()| check(self.facts, self.device, &body)) {
             Ok(legal) => {
                 log.note(self.facts, rule, about, Outcome::Fired);
                 self.insert(body, legal, rule);
@@ -178,6 +182,20 @@ impl<'p, 'f> Pool<'p, 'f> {
                 log.note(self.facts, rule, about, Outcome::Refused(why));
                 false
             }
+        }
+    }
+
+    /// What no rule may absorb is not read inside a cluster, however the cluster came about.
+    fn by_rules(&self, body: &Body) -> Result<(), String> {
+        if self.without.is_empty() {
+            return Ok(());
+        }
+        let facts = self.facts;
+        let read = body.ops.iter().flat_map(|i| facts.kids(i));
+        let mut inner = read.filter(|a| body.ops.contains(*a) && !facts.param[*a]);
+        match inner.find(|a| !self.on(rule_of(facts, *a))) {
+            Some(a) => Err(format!("`{}` is switched off", rule_of(facts, a))),
+            None => Ok(()),
         }
     }
 
@@ -310,6 +328,50 @@ impl<'p, 'f> Pool<'p, 'f> {
         any
     }
 
+    /// Clusters near those that were chosen: two of them as one, and one that computes what it
+    /// loads from others. Returns whether there is a new one.
+    pub(super) fn refine(&mut self, kernels: &[Kernel], log: &mut Log) -> bool {
+        let before = self.bodies.len();
+        let facts = self.facts;
+        let fits = |ops: &Set, loads: &Set| loads.iter().filter(|v| !ops.contains(*v)).collect();
+        for (i, a) in kernels.iter().enumerate() {
+            let load = |ops: &Set| Body { ops: ops.clone(), ..Body::default() }.loads(facts);
+            if self.on("join.pair") {
+                for b in kernels[i + 1..].iter().filter(|b| related(facts, a, b)) {
+                    let mut ops = a.ops.clone();
+                    ops.extend(&b.ops);
+                    let outs = Set::of(a.stores.iter().chain(&b.stores).copied());
+                    let frozen: Vec<usize> = fits(&ops, &load(&ops));
+                    let frozen = frozen.into_iter().filter(|v| facts.role[*v] == Role::Row);
+                    let body = Body { frozen: Set::of(frozen), ops, outs };
+                    self.add(body, "join.pair", a.stores[0], log);
+                }
+            }
+            if !self.on("absorb.saved") {
+                continue;
+            }
+            let saved: Vec<(usize, &Kernel)> = kernels
+                .iter()
+                .flat_map(|b| b.stores.iter().map(move |v| (*v, b)))
+                .filter(|(v, b)| b.body != a.body && load(&a.ops).contains(*v))
+                .collect();
+            let all: Vec<Vec<(usize, &Kernel)>> =
+                saved.iter().map(|s| vec![*s]).chain([saved.clone()]).collect();
+            for some in all.iter().filter(|s| !s.is_empty()) {
+                let mut ops = a.ops.clone();
+                some.iter().for_each(|(_, b)| ops.extend(&b.ops));
+                let outs = Set::of(a.stores.iter().copied());
+                let frozen: Vec<usize> = fits(&ops, &load(&ops));
+                let frozen = frozen.into_iter().filter(|v| facts.role[*v] == Role::Row);
+                let body = Body { frozen: Set::of(frozen), ops, outs };
+                self.add(body, "absorb.saved", some[0].0, log);
+            }
+        }
+        self.fresh.clear();
+        self.graph.rebuild();
+        self.bodies.len() > before
+    }
+
     /// What one consumer reads: as many of the values together as one program can hold, in order.
     fn join_operands(
         &mut self,
@@ -380,6 +442,24 @@ impl<'p, 'f> Pool<'p, 'f> {
             }
         }
     }
+}
+
+/// Whether two kernels have more in common than a launch: they load parts of one tensor, store for
+/// one consumer, or one loads what the other stores.
+fn related(facts: &Facts<'_>, a: &Kernel, b: &Kernel) -> bool {
+    let loads = |k: &Kernel| Body { ops: k.ops.clone(), ..Body::default() }.loads(facts);
+    let (from_a, from_b) = (loads(a), loads(b));
+    let roots =
+        |loads: &Set| Set::of(loads.iter().filter(|v| !facts.param[*v]).map(|v| facts.root(v)));
+    let readers = |k: &Kernel| {
+        let mut out = Set::default();
+        k.stores.iter().for_each(|v| out.extend(&facts.readers[*v]));
+        out
+    };
+    roots(&from_a).meets(&roots(&from_b))
+        || readers(a).meets(&readers(b))
+        || from_a.meets(&Set::of(b.stores.iter().copied()))
+        || from_b.meets(&Set::of(a.stores.iter().copied()))
 }
 
 /// Values that are joined, and what their clusters load.

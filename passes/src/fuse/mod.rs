@@ -105,7 +105,7 @@ fn function(
     let facts = facts::Facts::new(f, options.device.typical_rows);
     let mut pool = grow::Pool::new(&facts, &options.device, &options.without);
     pool.grow(&mut out.log);
-    let pick = choose::choose(&pool, &options.device);
+    let pick = choose::choose(&mut pool, &options.device, &mut out.log);
     let bodies: Vec<&body::Body> = pick.kernels.iter().map(|k| &pool.bodies[k.body]).collect();
     let outlined = outline::outline(&facts, &pick.kernels, &bodies)
         .map_err(|e| PassError::new(format!("internal error in @{}: {e}", f.name)))?;

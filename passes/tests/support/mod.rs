@@ -1,6 +1,7 @@
 //! Helpers of the gradient tests: programs from text, evaluation, central differences.
 #![allow(dead_code, unused_imports, missing_docs, clippy::unwrap_used)]
 
+pub mod block;
 mod typed;
 
 pub use typed::typed;
