@@ -135,7 +135,7 @@ fn a_microbatch_without_documents() {
         assert_eq!(both.losses, alone.losses);
         let (error, at) = largest_difference(&both.gradients, &alone.gradients).unwrap();
         assert!(error < 1e-14, "{at} {error}");
-        let none = model.gradients::<f32>(&[empty.clone()], 4, true).unwrap();
+        let none = model.gradients::<f32>(std::slice::from_ref(&empty), 4, true).unwrap();
         assert_eq!(none.loss, 0.0);
         assert!(none.gradients.values().flatten().all(|v| *v == 0.0));
     }
