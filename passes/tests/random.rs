@@ -36,7 +36,7 @@ fn passes_keep_the_meaning() {
         }
     }
     println!("changed: {changed:?}");
-    assert!(changed.iter().all(|n| *n > 100), "{changed:?}");
+    assert!(changed.iter().all(|n| *n > 90), "{changed:?}");
 }
 
 /// Equal but for rounding. What is infinite or no number in one may be finite in the other: a

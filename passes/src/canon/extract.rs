@@ -18,6 +18,8 @@ use vlmc_ir::ty::Ty;
 
 /// What a symbol is taken for in costs: a power of two, which most sizes divide.
 const TYPICAL: i64 = 8192;
+/// What a piece of a concatenation costs besides its elements.
+const PIECE: u64 = 64 * TYPICAL as u64;
 /// Rounds of improvement. Each is a pass over the graph; a handful suffice.
 const ROUNDS: usize = 60;
 
@@ -232,7 +234,8 @@ fn cost(
         Op::Gelu | Op::GeluTanh => (600, result),
         Op::Cast { .. } | Op::StopGradient => (20, result),
         Op::ReduceSum { .. } | Op::ReduceMax { .. } => (100, operand),
-        Op::Reshape { .. } => (1, result),
+        // Not a slot: or the greedy choice would take pieces of a small value for it.
+        Op::Reshape { .. } => (0, result),
         Op::Broadcast { .. } => (5, result),
         Op::Repeat { .. } => (10, result),
         Op::Concat { .. } | Op::Transpose { .. } => (30, result),
@@ -252,8 +255,13 @@ fn cost(
         || is_stencil(op);
     let arithmetic = op.info().class == Class::Elementwise;
     let concat = if below.concat && works && !arranges { 60 } else { 0 };
-    let reshape = if below.reshape && arithmetic { 3 } else { 0 };
-    let penalty = result.saturating_mul(concat + reshape);
+    let reshape = if below.reshape && arithmetic { 1 } else { 0 };
+    // Few pieces before many, however small they are.
+    let pieces = match op {
+        Op::Concat { .. } => (children.len() as u64).saturating_mul(PIECE),
+        _ => 0,
+    };
+    let penalty = result.saturating_mul(concat + reshape).saturating_add(pieces);
     // A node more is never better.
     count.saturating_mul(weight).saturating_add(penalty).saturating_add(1)
 }

@@ -25,6 +25,7 @@ pub use device::Device;
 pub use log::{Event, Log, Outcome};
 
 use crate::manager::{Pass, PassError};
+use rustc_hash::FxHashSet;
 use vlmc_ir::graph::{Function, Program};
 
 /// The pass.
@@ -84,8 +85,9 @@ fn run(p: &Program) -> Result<Program, PassError> {
 pub fn program(p: &Program, options: &Options) -> Result<Fused, PassError> {
     let mut out = Fused::default();
     let mut functions = vec![];
+    let taken: FxHashSet<&str> = p.functions.iter().map(|f| &*f.name).collect();
     for f in &p.functions {
-        function(f, options, &mut functions, &mut out)?;
+        function(f, options, &taken, &mut functions, &mut out)?;
     }
     out.program = Program { functions, ..p.clone() };
     Ok(out)
@@ -94,6 +96,7 @@ pub fn program(p: &Program, options: &Options) -> Result<Fused, PassError> {
 fn function(
     f: &Function,
     options: &Options,
+    taken: &FxHashSet<&str>,
     functions: &mut Vec<Function>,
     out: &mut Fused,
 ) -> Result<(), PassError> {
@@ -106,8 +109,12 @@ fn function(
     let mut pool = grow::Pool::new(&facts, &options.device, &options.without);
     pool.grow(&mut out.log);
     let pick = choose::choose(&mut pool, &options.device, &mut out.log);
+    if pick.kernels.is_empty() {
+        functions.push(f.clone());
+        return Ok(());
+    }
     let bodies: Vec<&body::Body> = pick.kernels.iter().map(|k| &pool.bodies[k.body]).collect();
-    let outlined = outline::outline(&facts, &pick.kernels, &bodies)
+    let outlined = outline::outline(&facts, &pick.kernels, &bodies, taken)
         .map_err(|e| PassError::new(format!("internal error in @{}: {e}", f.name)))?;
     let mut order: Vec<&choose::Kernel> = pick.kernels.iter().collect();
     order.sort_by_key(|k| k.stores.first().copied());

@@ -24,7 +24,8 @@ enum Unit {
     Kernel(usize),
 }
 
-/// Builds them. `bodies` are those of the kernels, in the same order.
+/// Builds them. `bodies` are those of the kernels, in the same order; `taken` are names of functions
+/// that are there.
 ///
 /// # Errors
 /// When kernels wait for each other, which choosing has ruled out.
@@ -32,6 +33,7 @@ pub(super) fn outline(
     facts: &Facts<'_>,
     kernels: &[Kernel],
     bodies: &[&Body],
+    taken: &FxHashSet<&str>,
 ) -> Result<Outlined, String> {
     let f = facts.f;
     let mut maker: BTreeMap<usize, usize> = BTreeMap::new();
@@ -45,8 +47,9 @@ pub(super) fn outline(
     order.sort_by_key(|k| kernels[*k].stores.first().copied());
     let mut clusters: Vec<Function> = vec![];
     let mut made: Vec<Option<(usize, Vec<Value>)>> = vec![None; kernels.len()];
+    let mut names = (0..).map(|n| format!("{}.k{n}", f.name)).filter(|n| !taken.contains(&**n));
     for k in order {
-        let name = format!("{}.k{}", f.name, clusters.len());
+        let name = names.next().unwrap_or_default();
         let (function, inputs) = body(facts, bodies[k], &kernels[k], name);
         made[k] = Some((clusters.len(), inputs));
         clusters.push(function);
