@@ -118,8 +118,9 @@ pub fn count(lib: &Library, program: &Program) -> Counts {
         let n = p.count().unwrap_or(0);
         if seen.insert(p.name.clone()) {
             let first = p.path.split('.').next().unwrap_or_default().to_string();
-            *counts.parts.entry(first).or_default() += n;
-            counts.total += n;
+            let part = counts.parts.entry(first).or_default();
+            *part = part.saturating_add(n);
+            counts.total = counts.total.saturating_add(n);
         }
     }
     counts.parts.retain(|_, n| *n > 0);

@@ -1,7 +1,6 @@
 //! Functions of the language itself, and every op of the table under its own name.
 
 use super::call::Args;
-use super::scalar::as_float;
 use super::value::Val;
 use super::{Elab, Frame};
 use crate::diag::{Code, Diag, nearest};
@@ -125,16 +124,16 @@ impl Elab<'_> {
             "narrow" => self.cast(first, self.dtype, span),
             "i32" => self.cast(first, DType::I32, span),
             "sum" | "mean" | "max" => self.reduction(name, b, span),
-            "min" => match (as_float(&first.0), b[1].as_ref().and_then(|(v, _)| as_float(v))) {
-                (Some(x), Some(y)) => {
-                    if x <= y {
-                        first.0
-                    } else {
-                        b[1].clone().map_or(Val::Unknown, |v| v.0)
-                    }
+            "min" => {
+                let Some(other) = b[1].clone() else {
+                    return self.missing_argument(name, "b", span);
+                };
+                match (self.real(&first.0, first.1), self.real(&other.0, other.1)) {
+                    (Some(x), Some(y)) if x <= y => first.0,
+                    (Some(_), Some(_)) => other.0,
+                    _ => Val::Float(None),
                 }
-                _ => Val::Float(None),
-            },
+            }
             "where" => match (b[1].clone(), b[2].clone()) {
                 (Some(x), Some(y)) => {
                     if let Val::Bool(_) = first.0 {
@@ -214,9 +213,11 @@ impl Elab<'_> {
                 }
                 other => self.wrong_kind(first.1, "a number", &other),
             },
-            "float" => Val::Float(as_float(&first.0)),
+            "float" => Val::Float(self.real(&first.0, first.1)),
             "sqrt" => match first.0 {
-                Val::Int(_) | Val::Float(_) => Val::Float(as_float(&first.0).map(f64::sqrt)),
+                Val::Int(_) | Val::Float(_) => {
+                    Val::Float(self.real(&first.0, first.1).map(f64::sqrt))
+                }
                 other => self.wrong_kind(first.1, "a number", &other),
             },
             _ => Val::Unknown,
@@ -238,7 +239,8 @@ impl Elab<'_> {
                 None
             }
             Val::Int(_) | Val::Float(_) => {
-                self.constant(as_float(&v).unwrap_or(0.0), Ty::scalar(DType::F32), span)
+                let number = self.real(&v, span).unwrap_or(0.0);
+                self.constant(number, Ty::scalar(DType::F32), span)
             }
             other => {
                 self.wrong_kind(span, "a tensor", &other);
@@ -253,7 +255,8 @@ impl Elab<'_> {
             Val::Tensor(t) if self.ty(t).dtype == dtype => Val::Tensor(t),
             Val::Tensor(_) => self.op_call(Op::Cast { dtype }, &[(v, at)], span),
             Val::Int(_) | Val::Float(_) => {
-                match self.constant(as_float(&v).unwrap_or(0.0), Ty::scalar(dtype), span) {
+                let number = self.real(&v, at).unwrap_or(0.0);
+                match self.constant(number, Ty::scalar(dtype), span) {
                     Some(t) => Val::Tensor(t),
                     None => Val::Unknown,
                 }

@@ -2,7 +2,7 @@
 
 use super::library::{Decl, Def};
 use super::value::{Instance, Part, Val};
-use super::{Elab, Frame, MAX_CALL_DEPTH, condition_key, functions};
+use super::{Elab, Frame, MAX_CALL_DEPTH, MAX_NODES, condition_key, functions};
 use crate::diag::{Code, Diag, nearest};
 use crate::syntax::ast::{self, CallArg, Expr, ExprKind, Ident, Span};
 use std::rc::Rc;
@@ -255,17 +255,17 @@ impl Elab<'_> {
             }
             let who = format!("`{}`", p.name.name);
             good &= self.matches_ty(&mut frame, &f.dims, &p.ty, &val, &who, at);
-            let val = self.coerce(val, &p.ty);
+            let val = self.coerce(val, &p.ty, at);
             frame.bind_at(&p.name.name, val, Some(p.name.span));
         }
         good.then_some(frame)
     }
 
     /// An integer given for a `float`.
-    fn coerce(&self, v: Val, ty: &ast::Ty) -> Val {
+    fn coerce(&mut self, v: Val, ty: &ast::Ty, at: Span) -> Val {
         match (&v, &ty.kind) {
-            (Val::Int(p), ast::TyKind::Name(n)) if n.name == "float" => {
-                Val::Float(p.as_constant().map(|c| c as f64))
+            (Val::Int(_), ast::TyKind::Name(n)) if n.name == "float" => {
+                Val::Float(self.real(&v, at))
             }
             _ => v,
         }
@@ -290,6 +290,16 @@ impl Elab<'_> {
                     .label(span, "calls nest too deeply here")
                     .help("a model has no recursion; use a stack"),
             );
+            return Val::Unknown;
+        }
+        if self.at().f.nodes.len() > MAX_NODES {
+            if !std::mem::replace(&mut self.too_large, true) {
+                self.diags.push(
+                    Diag::error(Code::InvalidOperands, "the model has too many operations")
+                        .label(span, format!("more than {MAX_NODES} before this call"))
+                        .help("call a function once and use its value, or use a stack"),
+                );
+            }
             return Val::Unknown;
         }
         self.call_depth += 1;

@@ -133,6 +133,7 @@ impl Elab<'_> {
                 self.duplicate(name, first);
             }
         }
+        self.check_keys(d);
         let instance = self.symbolic_instance(d);
         self.check_requires_of(d, &instance);
         for p in params(&d.ast) {
@@ -161,6 +162,30 @@ impl Elab<'_> {
                     .help("take it as an argument of a function, or declare a `model`"),
                 );
             }
+        }
+    }
+
+    /// Two parameters of a module under one checkpoint name would be one tensor.
+    fn check_keys(&mut self, d: &Arc<Decl<ast::Module>>) {
+        let mut seen: IndexMap<&str, &ast::Param> = IndexMap::new();
+        for p in params(&d.ast) {
+            let key = p.key.as_ref().map_or(p.name.name.as_str(), |k| &k.value);
+            let Some(first) = seen.insert(key, p) else { continue };
+            if first.name.name == p.name.name {
+                continue; // Declared twice: that has been said.
+            }
+            let at = |p: &ast::Param| p.key.as_ref().map_or(p.name.span, |k| k.span);
+            self.diags.push(
+                Diag::error(
+                    Code::Duplicate,
+                    format!("`{}` and `{}` have one checkpoint name", first.name.name, p.name.name),
+                )
+                .label(at(p), format!("`{key}` again here"))
+                .secondary(at(first), "first here")
+                .help(
+                    "give each its own name after `as`; to share a tensor, use one parameter twice",
+                ),
+            );
         }
     }
 

@@ -48,6 +48,13 @@ use vlmc_ir::ty::{DType, Ty};
 /// How deep calls may nest; recursion is an error of its own long before the stack ends.
 const MAX_CALL_DEPTH: u32 = 64;
 
+/// Operations of one function of the program, and layers of a stack. Far above any model; what is
+/// larger is a slip in a number or a function that calls another twice, twenty levels deep.
+const MAX_NODES: usize = 200_000;
+const MAX_LAYERS: i64 = 10_000;
+/// Numbers in one parameter.
+const MAX_ELEMENTS: i64 = 1 << 48;
+
 /// Symbols that every spec knows.
 const PRELUDE_SYMBOLS: [&str; 2] = ["T", "docs"];
 
@@ -147,6 +154,8 @@ struct Elab<'a> {
     /// Number of the declaration being checked.
     declaration: u32,
     current_fn: Option<Span>,
+    /// Whether it has been said that the program grows too large.
+    too_large: bool,
 }
 
 impl<'a> Elab<'a> {
@@ -170,6 +179,7 @@ impl<'a> Elab<'a> {
             unknown: unknown::Unknown::default(),
             declaration: 0,
             current_fn: None,
+            too_large: false,
         }
     }
 

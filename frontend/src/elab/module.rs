@@ -3,7 +3,7 @@
 use super::call::{ArgVal, Args};
 use super::library::Decl;
 use super::value::{Instance, Part, Stack, Template, Val};
-use super::{Elab, Frame};
+use super::{Elab, Frame, MAX_ELEMENTS, MAX_LAYERS};
 use crate::diag::{Code, Diag};
 use crate::syntax::ast::{self, FileId, Member, PartExpr, Span};
 use indexmap::IndexMap;
@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use vlmc_ir::dim::Poly;
 use vlmc_ir::graph::{self, Init, Param, join_name};
+use vlmc_ir::ty::Ty;
 
 /// Where an instance stands.
 #[derive(Clone)]
@@ -206,10 +207,19 @@ impl Elab<'_> {
         owner: &Instance,
         file: FileId,
     ) -> Val {
+        let span = count.span;
         let count = match self.size(frame, count) {
             Some(c) => c,
             None => return Val::Unknown,
         };
+        if let Some(n) = count.as_constant().filter(|n| *n > MAX_LAYERS) {
+            self.diags.push(
+                Diag::error(Code::InvalidOperands, format!("a stack of {n} layers"))
+                    .label(span, format!("at most {MAX_LAYERS}"))
+                    .help("check the number that the configuration gives"),
+            );
+            return Val::Unknown;
+        }
         let stack = Rc::new(Stack {
             part: p.clone(),
             owner_env: owner.env.clone(),
@@ -298,6 +308,9 @@ impl Elab<'_> {
         }
         let mut frame = Frame::of(i);
         let Some(ty) = self.tensor_ty(&mut frame, &p.ty) else { return Val::Unknown };
+        if !self.check_param_size(p, &ty) {
+            return Val::Unknown;
+        }
         let init = self.init(&mut frame, p);
         let each = p.each.iter().map(|e| join_name(&prefix, &e.value)).collect();
         let name = join_name(&i.path, &p.name.name);
@@ -319,16 +332,50 @@ impl Elab<'_> {
         Val::Tensor(v)
     }
 
+    /// A parameter has a size when compiling, and one that a machine could hold.
+    fn check_param_size(&mut self, p: &ast::Param, ty: &Ty) -> bool {
+        if self.symbolic {
+            return true;
+        }
+        let mut elements: i64 = 1;
+        for d in &ty.dims {
+            let Some(size) = d.size().as_constant() else {
+                self.diags.push(
+                    Diag::error(
+                        Code::WrongKind,
+                        format!("`{}` has a size that only the batch tells", p.name.name),
+                    )
+                    .label(p.ty.span, format!("`{}` differs from batch to batch", d.size()))
+                    .help("sizes of parameters follow from the configuration"),
+                );
+                return false;
+            };
+            elements = elements.saturating_mul(size);
+        }
+        if elements > MAX_ELEMENTS {
+            self.diags.push(
+                Diag::error(
+                    Code::InvalidOperands,
+                    format!("`{}` would hold more than 2^48 numbers", p.name.name),
+                )
+                .label(p.ty.span, format!("is {ty}"))
+                .help("check the sizes that the configuration gives"),
+            );
+            return false;
+        }
+        true
+    }
+
     fn init(&mut self, frame: &mut Frame, p: &ast::Param) -> Init {
         let Some((kind, args)) = &p.init else { return Init::Constant(0.0) };
         let numbers: Vec<f64> = args
             .iter()
             .map(|e| {
                 let v = self.expr(frame, e);
-                match super::scalar::as_float(&v) {
+                match self.real(&v, e.span) {
                     Some(f) => f,
                     None => {
-                        if !self.symbolic || !matches!(v, Val::Int(_) | Val::Float(_)) {
+                        if !matches!(v, Val::Int(_) | Val::Float(_)) {
                             self.wrong_kind(e.span, "a number", &v);
                         }
                         0.0

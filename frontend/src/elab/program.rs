@@ -9,9 +9,9 @@ use crate::diag::{Code, Diag, Diags};
 use crate::syntax::ast::{self, Member, TyKind};
 use indexmap::IndexMap;
 use std::sync::Arc;
-use vlmc_ir::dim::Symbol;
+use vlmc_ir::dim::{Poly, Symbol};
 use vlmc_ir::graph::{Function, HostCall, Program, SymbolDecl};
-use vlmc_ir::ty::DType;
+use vlmc_ir::ty::{DType, Ty};
 
 /// What to lower.
 #[derive(Clone, Debug)]
@@ -172,6 +172,13 @@ impl Elab<'_> {
     pub(super) fn input(&mut self, frame: &mut Frame, i: &ast::Input) {
         let is_sequence = matches!(&i.ty.kind, TyKind::Name(n) if n.name == "Sequence");
         if is_sequence {
+            if let Some((function, _)) = &i.from {
+                self.diags.push(
+                    Diag::error(Code::WrongArguments, "a `Sequence` comes from the batch itself")
+                        .label(function.span, "no host function gives one")
+                        .help(format!("write `input {} : Sequence`", i.name.name)),
+                );
+            }
             let names = ["cu_seqlens", "cu_seqlens_padded", "positions"];
             let v = self.sequence_inputs(&i.name.name, names.map(|n| Some(host_call(n))));
             frame.bind_at(&i.name.name, v, Some(i.name.span));
@@ -229,7 +236,10 @@ impl Elab<'_> {
             }
         };
         let v = match self.tensor_ty(frame, &i.ty) {
-            Some(ty) => Val::Tensor(self.at().f.add_input(&i.name.name, ty, from)),
+            Some(ty) => {
+                self.check_host_result(i, &ty);
+                Val::Tensor(self.at().f.add_input(&i.name.name, ty, from))
+            }
             None => Val::Unknown,
         };
         frame.bind_at(&i.name.name, v, Some(i.name.span));
@@ -250,6 +260,35 @@ impl Elab<'_> {
                     .help(host_form(host)),
             );
         }
+    }
+
+    /// The declared type of an input must be what its host function gives. Sizes that neither the
+    /// pack nor a number tells, as of pictures, are checked when a batch is read.
+    fn check_host_result(&mut self, i: &ast::Input, ty: &Ty) {
+        let Some((function, _)) = &i.from else { return };
+        let Ok(host) = vlmc_data::host_fn::find(&function.name) else { return };
+        use vlmc_data::Dtype::{BF16, F16, F32};
+        let floats = matches!(host.dtype, F32 | BF16 | F16);
+        let gives = format!(
+            "{}[{}]",
+            if floats { "float" } else { "i32" },
+            host.dims.iter().map(|d| rows_in_spec(d)).collect::<Vec<_>>().join(", ")
+        );
+        let code = if ty.dtype.is_float() != floats || ty.dtype == DType::Bool {
+            Code::DtypeMismatch
+        } else if ty.dims.len() != host.dims.len() {
+            Code::RankMismatch
+        } else if ty.dims.iter().zip(host.dims).any(|(d, h)| differs(d.size(), h)) {
+            Code::DimMismatch
+        } else {
+            return;
+        };
+        self.diags.push(
+            Diag::error(code, format!("`{}` is not what `{}` gives", i.name.name, function.name))
+                .label(i.ty.span, format!("is {ty}"))
+                .secondary(function.span, format!("gives {gives}: {}", host.doc))
+                .help("declare the input with the type of its host function"),
+        );
     }
 
     pub(super) fn sequence_inputs(&mut self, name: &str, from: [Option<HostCall>; 3]) -> Val {
@@ -287,6 +326,22 @@ impl Elab<'_> {
         self.program.symbols =
             symbols.into_iter().map(|symbol| SymbolDecl { symbol, multiple_of: 1 }).collect();
     }
+}
+
+/// A dim of a host function in the words of a spec.
+fn rows_in_spec(dim: &str) -> &str {
+    if dim == "tokens" { "T" } else { dim }
+}
+
+/// Whether a size cannot be the dim of a host function.
+fn differs(size: &Poly, dim: &str) -> bool {
+    let wanted = match (rows_in_spec(dim), dim.parse()) {
+        (_, Ok(n)) => Poly::constant(n),
+        ("T", _) => Poly::symbol("T"),
+        ("docs + 1", _) => Poly::symbol("docs").add(&Poly::constant(1)),
+        _ => return false,
+    };
+    *size != wanted
 }
 
 /// How a host function is called.

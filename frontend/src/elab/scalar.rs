@@ -120,9 +120,9 @@ impl Elab<'_> {
                 (_, Some(x), Some(y)) => Some(if op == And { *x && *y } else { *x || *y }),
                 _ => None,
             }),
-            (_, Val::Int(x), Val::Int(y)) => self.int_binary(op, x, y, b_span, span),
+            (_, Val::Int(x), Val::Int(y)) => self.int_binary(op, (x, a_span), (y, b_span), span),
             (_, Val::Int(_) | Val::Float(_), Val::Int(_) | Val::Float(_)) => {
-                let (x, y) = (as_float(&a), as_float(&b));
+                let (x, y) = (self.real(&a, a_span), self.real(&b, b_span));
                 let both = x.zip(y);
                 match op {
                     Add => Val::Float(both.map(|(x, y)| x + y)),
@@ -160,7 +160,13 @@ impl Elab<'_> {
         }
     }
 
-    fn int_binary(&mut self, op: BinaryOp, x: &Poly, y: &Poly, y_span: Span, span: Span) -> Val {
+    fn int_binary(
+        &mut self,
+        op: BinaryOp,
+        (x, x_span): (&Poly, Span),
+        (y, y_span): (&Poly, Span),
+        span: Span,
+    ) -> Val {
         use BinaryOp::*;
         let constants = x.as_constant().zip(y.as_constant());
         match op {
@@ -179,13 +185,51 @@ impl Elab<'_> {
             },
             Pow => match y.as_constant() {
                 Some(n) if (0..=16).contains(&n) => Val::Int(x.pow(n as u32)),
-                Some(n) => Val::Float(x.as_constant().map(|a| (a as f64).powf(n as f64))),
-                None => Val::Float(None),
+                Some(n) => Val::Float(self.real_size(x, x_span).map(|a| a.powf(n as f64))),
+                None => Val::Float(self.real_size(y, y_span)),
             },
             And | Or => self.wrong_kind(span, "a bool", &Val::Int(x.clone())),
             Eq | Ne if x == y => Val::Bool(Some(op == Eq)),
-            _ => Val::Bool(constants.map(|(a, b)| compare(op, a.partial_cmp(&b)))),
+            _ => {
+                let both = self.real_size(x, x_span).zip(self.real_size(y, y_span));
+                let exact = both.and(constants);
+                Val::Bool(exact.map(|(a, b)| compare(op, a.partial_cmp(&b))))
+            }
         }
+    }
+
+    /// A number as a real; `None` when it is not known yet. A size that only the batch tells is
+    /// reported.
+    pub(super) fn real(&mut self, v: &Val, span: Span) -> Option<f64> {
+        match v {
+            Val::Int(p) => self.real_size(p, span),
+            Val::Float(f) => *f,
+            _ => None,
+        }
+    }
+
+    fn real_size(&mut self, p: &Poly, span: Span) -> Option<f64> {
+        if let Some(c) = p.as_constant() {
+            return Some(c as f64);
+        }
+        // Without a variant the configuration is not known either, but will be.
+        let of_the_batch = p.symbols().into_iter().find(|s| {
+            let prelude = super::PRELUDE_SYMBOLS.contains(&&*s.0);
+            !self.symbolic || (prelude && !self.symbols.contains_key(&*s.0))
+        });
+        if let Some(s) = of_the_batch {
+            self.run_time_number(&s.0, span);
+        }
+        None
+    }
+
+    /// Reports a size of the batch where a number is needed when compiling.
+    pub(super) fn run_time_number(&mut self, symbol: &str, span: Span) {
+        self.diags.push(
+            Diag::error(Code::WrongKind, format!("`{symbol}` is known only when the model runs"))
+                .label(span, "used as a number")
+                .help("count rows on the device, as in `sum(f32(row_valid(seq, rows = T)), 0)`"),
+        );
     }
 
     fn division_by_zero(&mut self, span: Span) -> Val {
@@ -217,15 +261,6 @@ impl Elab<'_> {
         diag = self.explain_symbols(diag, &[x, y]);
         self.diags.push(diag);
         Val::Unknown
-    }
-}
-
-/// A number as a real; `None` when it is not known.
-pub(super) fn as_float(v: &Val) -> Option<f64> {
-    match v {
-        Val::Int(p) => p.as_constant().map(|c| c as f64),
-        Val::Float(f) => *f,
-        _ => None,
     }
 }
 

@@ -65,6 +65,10 @@ impl Elab<'_> {
             }
             Stmt::For(name, stack, b) => self.for_(frame, name, stack, b),
             Stmt::If(c, a, b) => {
+                self.lost_bindings(frame, a);
+                if let Some(b) = b {
+                    self.lost_bindings(frame, b);
+                }
                 match self.condition(frame, c) {
                     Some(true) => {
                         self.assuming(c, true, |s| s.scoped_block(frame, a));
@@ -178,6 +182,34 @@ impl Elab<'_> {
         }
     }
 
+    /// Refuses a `let` in the block of a `for` or `if` that binds a name from outside again: the
+    /// new value ends with the block, so that a layer written so would be run and dropped.
+    fn lost_bindings(&mut self, frame: &Frame, b: &Block) {
+        for s in &b.stmts {
+            match s {
+                Stmt::Let(names, _, _) => {
+                    for n in names {
+                        let Some(outer) = frame.get(&n.name) else { continue };
+                        let mut diag = Diag::error(
+                            Code::Duplicate,
+                            format!("`{}` is bound again in a block, and ends with it", n.name),
+                        )
+                        .label(n.span, "is gone after the block");
+                        if let Some(s) = outer.span {
+                            diag = diag.secondary(s, "this one stays as it was");
+                        }
+                        self.diags.push(diag.help(format!(
+                            "write `{} = ..` without `let` to change it, or bind another name",
+                            n.name
+                        )));
+                    }
+                }
+                Stmt::Region(_, inner) => self.lost_bindings(frame, inner),
+                _ => {}
+            }
+        }
+    }
+
     fn for_(&mut self, frame: &mut Frame, name: &Ident, stack: &Ident, b: &Block) {
         let e =
             Expr { kind: crate::syntax::ast::ExprKind::Name(stack.name.clone()), span: stack.span };
@@ -188,6 +220,7 @@ impl Elab<'_> {
                 return;
             }
         };
+        self.lost_bindings(frame, b);
         let layers = if self.symbolic {
             vec![s.part.counter.as_ref().map_or_else(Poly::default, |(i, _)| Poly::symbol(&i.name))]
         } else {

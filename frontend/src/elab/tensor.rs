@@ -1,6 +1,5 @@
 //! Arithmetic on tensors: promotion, broadcasting, reshaping, slicing.
 
-use super::scalar::as_float;
 use super::value::Val;
 use super::{Elab, Frame};
 use crate::diag::{Code, Diag};
@@ -58,7 +57,7 @@ impl Elab<'_> {
                 self.op_call(Op::Rsqrt, &[a], span)
             }
             (Val::Int(_) | Val::Float(_), Val::Tensor(_)) => {
-                let log = Val::Float(as_float(&a.0).map(f64::ln));
+                let log = Val::Float(self.real(&a.0, a.1).map(f64::ln));
                 let e = self.elementwise(Op::Mul, vec![(log, a.1), b.clone()], span, span);
                 self.op_call(Op::Exp, &[(e, span)], span)
             }
@@ -164,21 +163,14 @@ impl Elab<'_> {
                     let run_time =
                         p.symbols().into_iter().find(|s| !self.symbols.contains_key(&*s.0));
                     if let Some(s) = run_time {
-                        self.diags.push(
-                            Diag::error(
-                                Code::WrongKind,
-                                format!("`{s}` is known only when the model runs"),
-                            )
-                            .label(span, "used as a number")
-                            .help("count rows on the device, as in `sum(f32(row_valid(seq, rows = T)), 0)`"),
-                        );
+                        self.run_time_number(&s.0, span);
                         return None;
                     }
                     0.0
                 }
             },
             _ => {
-                let f = as_float(v).unwrap_or(0.0);
+                let f = self.real(v, span).unwrap_or(0.0);
                 if !dtype.is_float() && f.fract() != 0.0 {
                     self.wrong_kind(span, "a whole number", v);
                     return None;
