@@ -129,6 +129,13 @@ fn readme() {
 }
 
 #[test]
+fn training() {
+    let path = root().join("docs/training.md");
+    let page = std::fs::read_to_string(&path).expect("docs/training.md");
+    assert_eq!(check("docs/training.md", &page, Some(&path)), 4);
+}
+
+#[test]
 fn pages_of_codes() {
     for code in Code::ALL.iter().filter(|c| !matches!(c.phase(), Phase::Syntax | Phase::Names)) {
         let page = code.explain();
