@@ -70,7 +70,11 @@ impl Elab<'_> {
     fn check_fn(&mut self, f: &ast::Fn, mut frame: Frame) {
         self.current_fn = Some(f.name.span);
         frame.rest = Some(vec![Dim::symbol("..")]);
+        let mut dims: IndexMap<&str, Span> = IndexMap::new();
         for d in &f.dims {
+            if let Some(first) = dims.insert(&d.name, d.span) {
+                self.duplicate(d, first);
+            }
             if PRELUDE.contains(&d.name.as_str()) {
                 self.diags.push(
                     Diag::error(Code::Duplicate, format!("`{}` is a symbol already", d.name))
@@ -199,6 +203,13 @@ impl Elab<'_> {
     }
 
     fn check_model(&mut self, d: &Arc<Decl<ast::Module>>, instance: &Rc<Instance>) {
+        if let Some(second) = d.ast.args.get(1) {
+            self.diags.push(
+                Diag::error(Code::WrongArguments, "a model takes one configuration")
+                    .label(second.name.span, "a second argument")
+                    .help("make it a field of the first, whose type may be another `config`"),
+            );
+        }
         let mut frame = Frame::of(instance);
         self.collects(&mut frame, d);
         let mut forward = None;
@@ -242,6 +253,15 @@ impl Elab<'_> {
                 self.unknown_name("model", model, &known);
                 continue;
             };
+            let mut set: IndexMap<Vec<&str>, Span> = IndexMap::new();
+            for (path, _) in &v.ast.sets {
+                let names: Vec<&str> = path.iter().map(|n| n.name.as_str()).collect();
+                if let Some(last) = path.last()
+                    && let Some(first) = set.insert(names, last.span)
+                {
+                    self.duplicate(last, first);
+                }
+            }
             let twins = self.lib.variants(&model.name);
             let same = |w: &&Arc<Decl<ast::Variant>>| w.ast.name.value == v.ast.name.value;
             if let Some(first) = twins.iter().find(same)

@@ -368,6 +368,7 @@ impl Elab<'_> {
 
     fn init(&mut self, frame: &mut Frame, p: &ast::Param) -> Init {
         let Some((kind, args)) = &p.init else { return Init::Constant(0.0) };
+        let mut known = true;
         let numbers: Vec<f64> = args
             .iter()
             .map(|e| {
@@ -375,6 +376,7 @@ impl Elab<'_> {
                 match self.real(&v, e.span) {
                     Some(f) => f,
                     None => {
+                        known = false;
                         if !matches!(v, Val::Int(_) | Val::Float(_)) {
                             self.wrong_kind(e.span, "a number", &v);
                         }
@@ -383,6 +385,23 @@ impl Elab<'_> {
                 }
             })
             .collect();
+        let wrong = if known { init_fault(&kind.name, &numbers) } else { "" };
+        if !wrong.is_empty() {
+            let shown: Vec<_> = numbers.iter().map(|v| format!("{v:?}")).collect();
+            self.diags.push(
+                Diag::error(
+                    Code::InvalidOperands,
+                    format!(
+                        "`{}` cannot start as {}({})",
+                        p.name.name,
+                        kind.name,
+                        shown.join(", ")
+                    ),
+                )
+                .label(kind.span, wrong)
+                .help("correct the numbers"),
+            );
+        }
         match (kind.name.as_str(), numbers.as_slice()) {
             ("zeros", []) => Init::Constant(0.0),
             ("ones", []) => Init::Constant(1.0),
@@ -427,5 +446,16 @@ impl Elab<'_> {
     /// One positional argument.
     pub(super) fn arg(name: &str, val: Val, span: Span) -> ArgVal {
         ArgVal { name: Some(ast::Ident { name: name.to_string(), span }), val, span }
+    }
+}
+
+/// What is wrong with the numbers of a distribution; empty when nothing is.
+fn init_fault(kind: &str, numbers: &[f64]) -> &'static str {
+    match (kind, numbers) {
+        (_, n) if n.iter().any(|v| !v.is_finite()) => "must be finite",
+        ("normal", [deviation]) if *deviation < 0.0 => "a deviation is 0 or more",
+        ("uniform", [low, high]) if low > high => "the lower end comes first",
+        ("log_uniform", [low, high]) if *low <= 0.0 || low > high => "needs 0 < lower <= upper",
+        _ => "",
     }
 }
