@@ -179,7 +179,7 @@ fn random_graph(rng: &mut Random, steps: usize) -> Program {
 }
 
 fn check(seeds: std::ops::Range<u64>, steps: usize) {
-    let mut changed = 0;
+    let (mut changed, mut over, all) = (0, 0, seeds.end - seeds.start);
     for seed in seeds {
         let mut rng = Random::new(seed);
         let p = random_graph(&mut rng, steps);
@@ -187,7 +187,7 @@ fn check(seeds: std::ops::Range<u64>, steps: usize) {
         let text = || format!("seed {seed}\n{}", print::program(&p));
         let (c, log) = canon::program(&p, &canon::Options::default())
             .unwrap_or_else(|e| panic!("{e}\n{}", text()));
-        assert!(log.warnings.is_empty(), "{:?} {}", log.warnings, text());
+        over += usize::from(!log.warnings.is_empty());
         assert!(verify(&c).is_empty(), "{}{}", text(), print::program(&c));
         changed += usize::from(c != p);
         let inputs: Named<f64> = p.functions[0]
@@ -208,10 +208,14 @@ fn check(seeds: std::ops::Range<u64>, steps: usize) {
                 assert!(close || !x.is_finite(), "{}", both());
             }
         }
+        if !log.warnings.is_empty() {
+            continue;
+        }
         let again = canon::program(&c, &canon::Options::default()).unwrap().0;
         assert!(again == c, "{}{}{}", text(), print::program(&c), print::program(&again));
     }
-    assert!(changed > 0);
+    println!("{over} of {all} over budget");
+    assert!(changed > 0 && over as u64 <= all / 50);
 }
 
 #[test]

@@ -40,15 +40,10 @@ struct Best {
     node: usize,
 }
 
-/// Chooses for every class that has a term at all. `fixed` gives the rank of a call or exchange
-/// among those of its function, and `leaf` of an input or parameter, as the hashes use them.
-///
-/// # Errors
-/// When no choice without cycles is found, which would be a bug here.
-pub(super) fn choose(
-    graph: &Graph,
-    rank: &dyn Fn(&Head) -> u64,
-) -> Result<BTreeMap<Id, Choice>, String> {
+/// Chooses for every class that has a term at all. `rank` tells inputs, parameters, calls and
+/// exchanges apart, as the hashes use it. The second result says whether the choice settled; when it
+/// did not, it is right but may not be the normal form.
+pub(super) fn choose(graph: &Graph, rank: &dyn Fn(&Head) -> u64) -> (BTreeMap<Id, Choice>, bool) {
     let mut ids: Vec<Id> = graph.classes().map(|c| c.id).collect();
     ids.sort_unstable();
     let dense: BTreeMap<Id, u32> = ids.iter().enumerate().map(|(i, id)| (*id, i as u32)).collect();
@@ -62,7 +57,7 @@ pub(super) fn choose(
         .collect();
     let mut best: Vec<Option<Best>> = ids.iter().map(|_| None).collect();
     let mut round = 0;
-    loop {
+    let settled = loop {
         let mut changed = false;
         for (i, id) in ids.iter().enumerate() {
             let mut found: Option<Best> = None;
@@ -87,16 +82,17 @@ pub(super) fn choose(
         }
         round += 1;
         if !changed {
-            break;
+            break true;
         }
         if round == ROUNDS {
             // The last choices are as good as any, unless they turn in circles.
-            return acyclic(&best, &children)
-                .then(|| collect(graph, &ids, best))
-                .ok_or_else(|| "the choice of terms turns in circles".to_string());
+            if !acyclic(&best, &children) {
+                best = shallow(graph, rank, &ids, &elements, &children);
+            }
+            break false;
         }
-    }
-    Ok(collect(graph, &ids, best))
+    };
+    (collect(graph, &ids, best), settled)
 }
 
 fn collect(graph: &Graph, ids: &[Id], best: Vec<Option<Best>>) -> BTreeMap<Id, Choice> {
@@ -105,6 +101,38 @@ fn collect(graph: &Graph, ids: &[Id], best: Vec<Option<Best>>) -> BTreeMap<Id, C
         Some((*id, Choice { node: graph[*id].nodes[b.node].clone(), key: b.key }))
     });
     chosen.collect()
+}
+
+/// The choice by the longest path: a term costs more than any term in it, so nothing turns in
+/// circles. For graphs in which the better choice does not settle.
+fn shallow(
+    graph: &Graph,
+    rank: &dyn Fn(&Head) -> u64,
+    ids: &[Id],
+    elements: &[u64],
+    children: &[Vec<Vec<u32>>],
+) -> Vec<Option<Best>> {
+    let mut best: Vec<Option<Best>> = ids.iter().map(|_| None).collect();
+    loop {
+        let mut changed = false;
+        for (i, id) in ids.iter().enumerate() {
+            for (k, n) in graph[*id].nodes.iter().enumerate() {
+                let below = children[i][k].iter().map(|c| best[*c as usize].as_ref());
+                let Some(below) = below.collect::<Option<Vec<&Best>>>() else { continue };
+                let own = cost(graph, n, elements, i as u32, &children[i][k], Below::default());
+                let longest = below.iter().map(|b| b.total).max().unwrap_or(0);
+                let total = longest.saturating_add(own.max(1));
+                if best[i].as_ref().is_none_or(|b| total < b.total) {
+                    let key = hash(graph, n, below.iter().map(|b| b.key).collect(), rank);
+                    best[i] = Some(Best { total, own, key, needs: vec![], node: k });
+                    changed = true;
+                }
+            }
+        }
+        if !changed {
+            return best;
+        }
+    }
 }
 
 /// Whether following the chosen e-nodes always ends.

@@ -33,7 +33,7 @@ use crate::manager::{Pass, PassError};
 use language::Head;
 use saturate::{Report, Rule};
 use vlmc_ir::graph::{Function, Program};
-use vlmc_ir::ops::Op;
+use vlmc_ir::ops::{Effect, Op};
 use vlmc_ir::text::print::Labels;
 
 /// The pass.
@@ -82,8 +82,13 @@ pub fn function(f: &Function, options: &Options, log: &mut Log) -> Result<Functi
     }
     let rules: Vec<Rule> =
         rules::all().into_iter().filter(|r| !options.without.iter().any(|w| w == r.name)).collect();
+    let reached = log.warnings.len();
     let mut current = once(f, &rules, options.limits, log)?;
     for _ in 1..REPEATS {
+        // Where the budget is spent once, it would be spent again.
+        if log.warnings.len() > reached {
+            break;
+        }
         // Events of the first round are about values that the user wrote.
         let next = once(&current, &rules, options.limits, &mut Log::default())?;
         if next == current {
@@ -119,26 +124,29 @@ fn once(
             },
         });
     };
-    let warnings =
+    let mut warnings =
         saturate::saturate(&mut loaded.graph, rules, limits, &mut report).map_err(wrong)?;
+    let rank = |head: &Head| match head {
+        Head::Leaf(i) | Head::Fixed(i) => match &f.nodes[*i as usize].op {
+            Op::Input { index } => u64::from(*index) * 2,
+            Op::Param { index } => u64::from(*index) * 2 + 1,
+            // Calls are told apart by their order alone.
+            _ => {
+                let before = f.nodes[..*i as usize].iter();
+                before.filter(|n| n.op.info().effect != Effect::Pure).count() as u64
+            }
+        },
+        _ => 0,
+    };
+    let (choices, settled) = extract::choose(&loaded.graph, &rank);
+    if !settled {
+        warnings.push("the choice of terms does not settle".to_string());
+    }
     for w in warnings {
         let warning = format!("@{}: {w}", f.name);
         if !log.warnings.contains(&warning) {
             log.warnings.push(warning);
         }
     }
-    let rank = |head: &Head| match head {
-        Head::Leaf(i) | Head::Fixed(i) => match &f.nodes[*i as usize].op {
-            Op::Input { index } => u64::from(*index) * 2,
-            Op::Param { index } => u64::from(*index) * 2 + 1,
-            // Calls are told apart by their order alone.
-            _ => f.nodes[..*i as usize]
-                .iter()
-                .filter(|n| n.op.info().effect != vlmc_ir::ops::Effect::Pure)
-                .count() as u64,
-        },
-        _ => 0,
-    };
-    let choices = extract::choose(&loaded.graph, &rank).map_err(wrong)?;
     emit::emit(f, &loaded, &choices).map_err(wrong)
 }

@@ -40,7 +40,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { nodes: 20_000, matches: 50_000, terms: 200, rounds: 60 }
+        Limits { nodes: 12_000, matches: 30_000, terms: 200, rounds: 60 }
     }
 }
 

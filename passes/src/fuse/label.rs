@@ -6,9 +6,10 @@ use super::choose::Kernel;
 use super::facts::{Facts, at};
 use vlmc_ir::ops::{Class, Op};
 
-/// The label of a chosen cluster.
-pub(super) fn label(facts: &Facts<'_>, body: &Body, kernel: &Kernel) -> String {
+/// The label of a chosen cluster, of which only what its stores need counts.
+pub(super) fn label(facts: &Facts<'_>, kernel: &Kernel) -> String {
     let f = facts.f;
+    let body = Body { ops: kernel.ops.clone(), ..Body::default() };
     let any =
         |test: &dyn Fn(&Op) -> bool| body.ops.iter().any(|i| !facts.param[i] && test(facts.op(i)));
     let reduces = body.ops.iter().any(|i| {

@@ -113,8 +113,7 @@ fn function(
         functions.push(f.clone());
         return Ok(());
     }
-    let bodies: Vec<&body::Body> = pick.kernels.iter().map(|k| &pool.bodies[k.body]).collect();
-    let outlined = outline::outline(&facts, &pick.kernels, &bodies, taken)
+    let outlined = outline::outline(&facts, &pick.kernels, taken)
         .map_err(|e| PassError::new(format!("internal error in @{}: {e}", f.name)))?;
     let mut order: Vec<&choose::Kernel> = pick.kernels.iter().collect();
     order.sort_by_key(|k| k.stores.first().copied());
@@ -123,7 +122,7 @@ fn function(
             function: f.name.clone(),
             cluster: c.name.clone(),
             label: c.cluster.as_deref().unwrap_or_default().to_string(),
-            ops: pool.bodies[k.body].ops.len(),
+            ops: k.ops.len(),
             stores: k.stores.len(),
             cost: k.cost,
         });

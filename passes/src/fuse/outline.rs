@@ -1,6 +1,5 @@
 //! Chosen clusters become functions of their own, and calls of them.
 
-use super::body::Body;
 use super::choose::Kernel;
 use super::facts::{Facts, Role, at};
 use super::label::label;
@@ -24,15 +23,13 @@ enum Unit {
     Kernel(usize),
 }
 
-/// Builds them. `bodies` are those of the kernels, in the same order; `taken` are names of functions
-/// that are there.
+/// Builds them; `taken` are names of functions that are there.
 ///
 /// # Errors
 /// When kernels wait for each other, which choosing has ruled out.
 pub(super) fn outline(
     facts: &Facts<'_>,
     kernels: &[Kernel],
-    bodies: &[&Body],
     taken: &FxHashSet<&str>,
 ) -> Result<Outlined, String> {
     let f = facts.f;
@@ -50,7 +47,7 @@ pub(super) fn outline(
     let mut names = (0..).map(|n| format!("{}.k{n}", f.name)).filter(|n| !taken.contains(&**n));
     for k in order {
         let name = names.next().unwrap_or_default();
-        let (function, inputs) = body(facts, bodies[k], &kernels[k], name);
+        let (function, inputs) = body(facts, &kernels[k], name);
         made[k] = Some((clusters.len(), inputs));
         clusters.push(function);
     }
@@ -82,7 +79,7 @@ pub(super) fn outline(
                     }
                     Unit::Kernel(k) => {
                         let (cluster, inputs) = &made[k];
-                        call(&mut r, facts, bodies[k], &kernels[k], &clusters[*cluster], inputs);
+                        call(&mut r, facts, &kernels[k], &clusters[*cluster], inputs);
                     }
                 }
                 done.insert(u);
@@ -100,15 +97,14 @@ pub(super) fn outline(
 fn call(
     r: &mut Rewriter<'_>,
     facts: &Facts<'_>,
-    body: &Body,
     kernel: &Kernel,
     cluster: &Function,
     inputs: &[Value],
 ) {
     let f = facts.f;
-    let region = common_region(f, body.ops.iter().map(|i| f.nodes[i].region));
+    let region = common_region(f, kernel.ops.iter().map(|i| f.nodes[i].region));
     let mut origins: Vec<Origin> = vec![];
-    for o in body.ops.iter().flat_map(|i| &f.nodes[i].origins) {
+    for o in kernel.ops.iter().flat_map(|i| &f.nodes[i].origins) {
         if !origins.contains(o) {
             origins.push(o.clone());
         }
@@ -133,13 +129,13 @@ fn call(
 }
 
 /// The function of a cluster, and the values that its inputs are.
-fn body(facts: &Facts<'_>, body: &Body, kernel: &Kernel, name: String) -> (Function, Vec<Value>) {
+fn body(facts: &Facts<'_>, kernel: &Kernel, name: String) -> (Function, Vec<Value>) {
     let f = facts.f;
     // Only what the stored values need, with views of what is loaded, and constants.
     let mut inside = vec![false; f.nodes.len()];
     let mut open = kernel.stores.clone();
     let within = |i: usize| {
-        body.ops.contains(i)
+        kernel.ops.contains(i)
             || facts.role[i] == Role::Free
             || (facts.role[i] == Role::Leaf && !f.nodes[i].operands.is_empty())
     };
@@ -158,7 +154,7 @@ fn body(facts: &Facts<'_>, body: &Body, kernel: &Kernel, name: String) -> (Funct
     }
     loaded.sort_unstable();
     let mut out = Function::new(name);
-    out.cluster = Some(label(facts, body, kernel).into());
+    out.cluster = Some(label(facts, kernel).into());
     let mut values: BTreeMap<Value, Value> = BTreeMap::new();
     let mut taken: FxHashSet<Arc<str>> = FxHashSet::default();
     for (n, v) in loaded.iter().enumerate() {
