@@ -11,6 +11,7 @@
 
 use crate::executor::Executor;
 use crate::optimizer::Optimizer;
+use crate::output::about;
 use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -47,12 +48,7 @@ pub fn save<R: Real>(
     keep: usize,
 ) -> Result<PathBuf> {
     std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-    for e in std::fs::read_dir(directory).with_context(|| directory.display().to_string())? {
-        let path = e?.path();
-        if name_of(&path).starts_with(TEMPORARY) {
-            std::fs::remove_dir_all(&path).with_context(|| path.display().to_string())?;
-        }
-    }
+    clean(directory)?;
     let name = format!("step-{:08}", state.step);
     let temporary = directory.join(format!("{TEMPORARY}{name}"));
     let target = directory.join(&name);
@@ -84,8 +80,11 @@ pub fn save<R: Real>(
     sync(directory)?;
     let mut unwanted: Vec<PathBuf> = before.into_iter().collect();
     if keep > 0 {
-        let all = checkpoints(directory)?;
-        for old in all.iter().take(all.len().saturating_sub(keep)) {
+        // The one just written stays, whatever else is there.
+        let mut others = checkpoints(directory)?;
+        others.retain(|(step, _)| *step != state.step);
+        let surplus = (others.len() + 1).saturating_sub(keep);
+        for (_, old) in others.iter().take(surplus) {
             unwanted.push(set_aside(old)?);
         }
     }
@@ -112,11 +111,48 @@ fn name_of(path: &Path) -> String {
     path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Finished checkpoints in a directory, oldest first.
-fn checkpoints(directory: &Path) -> Result<Vec<PathBuf>> {
-    let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
-    let mut all: Vec<PathBuf> = entries.filter_map(|e| Some(e.ok()?.path())).collect();
-    all.retain(|p| name_of(p).starts_with("step-") && p.join("state.json").exists());
+/// The step that the name of a checkpoint's folder tells.
+fn step_of(path: &Path) -> Option<u64> {
+    let digits = name_of(path).strip_prefix("step-")?.to_string();
+    if digits.len() < 8 || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok()
+}
+
+/// Removes what writes and removals that were cut short left: hidden folders, and folders that are
+/// named like checkpoints but lack the file that is written last.
+fn clean(directory: &Path) -> Result<()> {
+    for e in std::fs::read_dir(directory).with_context(|| directory.display().to_string())? {
+        let path = e.with_context(|| directory.display().to_string())?.path();
+        let folder = std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_dir());
+        let cut = step_of(&path).is_some() && !path.join("state.json").exists();
+        if folder && (cut || name_of(&path).starts_with(TEMPORARY)) {
+            std::fs::remove_dir_all(&path).with_context(|| path.display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// Finished checkpoints in a directory with their steps, oldest first; none where there is no such
+/// directory.
+///
+/// # Errors
+/// When it cannot be listed.
+pub fn checkpoints(directory: &Path) -> Result<Vec<(u64, PathBuf)>> {
+    let entries = match std::fs::read_dir(directory) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),
+        entries => entries.with_context(|| directory.display().to_string())?,
+    };
+    let mut all = vec![];
+    for e in entries {
+        let path = e.with_context(|| directory.display().to_string())?.path();
+        if let Some(step) = step_of(&path)
+            && path.join("state.json").exists()
+        {
+            all.push((step, path));
+        }
+    }
     all.sort();
     Ok(all)
 }
@@ -126,19 +162,47 @@ fn checkpoints(directory: &Path) -> Result<Vec<PathBuf>> {
 /// # Errors
 /// When there is none, it does not belong to the artifact, or a file is damaged.
 pub fn load<R: Real>(path: &Path, executor: &mut Executor<R>) -> Result<State> {
-    let folder = if path.join("state.json").exists() {
-        path.to_path_buf()
-    } else {
-        checkpoints(path)?
-            .pop()
-            .ok_or_else(|| anyhow!("{}: there is no checkpoint", path.display()))?
+    if path.join("state.json").exists() {
+        return load_one(path, executor);
+    }
+    let mut all = checkpoints(path)?;
+    let Some((_, newest)) = all.pop() else {
+        bail!("{}: there is no checkpoint", path.display());
     };
-    let text = std::fs::read_to_string(folder.join("state.json"))
-        .with_context(|| folder.display().to_string())?;
-    let state: State =
-        serde_json::from_str(&text).with_context(|| format!("{}: state.json", folder.display()))?;
-    let model = TensorFile::open(folder.join("model.safetensors"))?;
-    let moments = TensorFile::open(folder.join("optimizer.safetensors"))?;
+    load_one(&newest, executor).map_err(|e| {
+        // Going back is a decision for people: steps would be lost without a word.
+        let older: Vec<String> = all.iter().rev().map(|(_, p)| name_of(p)).collect();
+        let older = if older.is_empty() {
+            "there is no older checkpoint".to_string()
+        } else {
+            format!("older checkpoints beside it: {}", older.join(", "))
+        };
+        anyhow!("{e:#}; {older}")
+    })
+}
+
+fn load_one<R: Real>(folder: &Path, executor: &mut Executor<R>) -> Result<State> {
+    let path = folder.join("state.json");
+    let text = std::fs::read_to_string(&path).map_err(|e| about(&path, e))?;
+    let state: State = serde_json::from_str(&text).map_err(|e| about(&path, e))?;
+    let manifest = &executor.artifact().manifest;
+    if state.spec_hash != manifest.spec_hash {
+        bail!(
+            "{}: was made from another spec ({}, {}) than the artifact ({} {}, {})",
+            path.display(),
+            state.model,
+            state.spec_hash,
+            manifest.model,
+            manifest.variant,
+            manifest.spec_hash
+        );
+    }
+    state.optimizer.check().map_err(|e| about(&path, e))?;
+    let open = |name: &str| {
+        let path = folder.join(name);
+        TensorFile::open(&path).map_err(|e| about(&path, e))
+    };
+    let (model, moments) = (open("model.safetensors")?, open("optimizer.safetensors")?);
     for p in executor.artifact().manifest.parameters.clone() {
         let name = &p.name;
         for (file, key, buffer) in [
@@ -146,9 +210,10 @@ pub fn load<R: Real>(path: &Path, executor: &mut Executor<R>) -> Result<State> {
             (&moments, format!("m.{name}"), Buffer::Moment1(name.clone())),
             (&moments, format!("v.{name}"), Buffer::Moment2(name.clone())),
         ] {
-            let t = file.read(&key).with_context(|| folder.display().to_string())?;
+            let t = file.read(&key).map_err(|e| about(file.path(), e))?;
             if t.shape != p.shape {
-                bail!("{}: `{key}` is {:?}, not {:?}", folder.display(), t.shape, p.shape);
+                let file = file.path().display();
+                bail!("{file}: `{key}` is {:?}, the artifact needs {:?}", t.shape, p.shape);
             }
             executor.set_buffer(buffer, &t)?;
         }

@@ -42,6 +42,16 @@ impl<R: Real> Executor<R> {
     /// # Errors
     /// When a program does not parse.
     pub fn new(artifact: Artifact, poison: bool) -> Result<Self> {
+        for p in &artifact.manifest.parameters {
+            let elements = p.shape.iter().try_fold(1usize, |n, d| n.checked_mul(*d));
+            if elements.is_none_or(|n| n > MOST_ELEMENTS) {
+                bail!(
+                    "manifest.json: `{}` has the shape {:?}, more than {MOST_ELEMENTS} elements",
+                    p.name,
+                    p.shape
+                );
+            }
+        }
         let mut programs = HashMap::new();
         for (name, text) in &artifact.programs {
             let p = parse::program(text).map_err(|e| {
@@ -148,19 +158,60 @@ impl<R: Real> Executor<R> {
             ..StepResult::default()
         };
         for step in &steps {
-            let is_update = matches!(step, Step::Run { program, .. } if program == OPTIMIZER);
-            if is_update {
-                self.sum_losses(&mut result)?;
-                if !update {
-                    return Ok(result);
-                }
+            let Step::Run { program, inputs, outputs, .. } = step else {
+                self.execute(step, batches)?;
+                continue;
+            };
+            if program != OPTIMIZER {
+                self.execute(step, batches)?;
+                continue;
             }
-            self.execute(step, batches)?;
-            if is_update {
-                result.grad_norm = scalar(self.get(&Buffer::GradNorm)?);
+            self.sum_losses(&mut result)?;
+            if !result.loss.is_finite() {
+                let parts: Vec<String> =
+                    result.losses.iter().map(|(n, v)| format!("{n} {v}")).collect();
+                bail!("the loss is {} ({}); nothing is updated", result.loss, parts.join(", "));
             }
+            if !update {
+                result.grad_norm = self.gradient_norm();
+                self.check_norm(result.grad_norm)?;
+                return Ok(result);
+            }
+            // The new state replaces the old only once the gradients are known to be good.
+            let values =
+                self.evaluate(program, inputs).with_context(|| format!("program `{program}`"))?;
+            let norm = outputs.iter().zip(&values).find(|(b, _)| **b == Buffer::GradNorm);
+            result.grad_norm = norm.map_or_else(|| self.gradient_norm(), |(_, t)| scalar(t));
+            self.check_norm(result.grad_norm)?;
+            self.keep(values, outputs).with_context(|| format!("program `{program}`"))?;
         }
         Ok(result)
+    }
+
+    /// The norm of all gradients, where no program tells it.
+    fn gradient_norm(&self) -> f64 {
+        let parameters = self.artifact.manifest.parameters.iter();
+        let all = parameters.filter_map(|p| self.buffers.get(&Buffer::Grad(p.name.clone())));
+        all.flat_map(Tensor::to_f64).map(|v| v * v).sum::<f64>().sqrt()
+    }
+
+    /// Names the first gradient that is not finite, when the norm is not.
+    fn check_norm(&self, norm: f64) -> Result<()> {
+        if norm.is_finite() {
+            return Ok(());
+        }
+        for p in &self.artifact.manifest.parameters {
+            let Some(t) = self.buffers.get(&Buffer::Grad(p.name.clone())) else { continue };
+            let values = t.to_f64();
+            if let Some(at) = values.iter().position(|v| !v.is_finite()) {
+                bail!(
+                    "the gradient of `{}` is {} at element {at}, the norm {norm}; nothing is updated",
+                    p.name,
+                    values[at]
+                );
+            }
+        }
+        bail!("the norm of the gradients is {norm}, though each is finite; nothing is updated")
     }
 
     fn execute(&mut self, step: &Step, batches: &[Batch]) -> Result<()> {
@@ -169,9 +220,10 @@ impl<R: Real> Executor<R> {
                 let batch = batches.get(*microbatch).ok_or_else(|| anyhow!("no microbatch"))?;
                 self.load(*microbatch, batch).with_context(|| format!("microbatch {microbatch}"))
             }
-            Step::Run { program, inputs, outputs, .. } => {
-                self.run(program, inputs, outputs).with_context(|| format!("program `{program}`"))
-            }
+            Step::Run { program, inputs, outputs, .. } => self
+                .evaluate(program, inputs)
+                .and_then(|values| self.keep(values, outputs))
+                .with_context(|| format!("program `{program}`")),
             Step::Totals => self.totals(),
             Step::Accumulate { params } => params.iter().try_for_each(|p| self.accumulate(p)),
             Step::Publish { params } => params.iter().try_for_each(|p| self.publish(p)),
@@ -184,6 +236,9 @@ impl<R: Real> Executor<R> {
 
     /// Reads a microbatch, grown to the capacity, into the inputs that the programs name.
     fn load(&mut self, microbatch: usize, batch: &Batch) -> Result<()> {
+        if let Some(vocabulary) = self.artifact.manifest.vocabulary {
+            batch.check_vocabulary(usize::try_from(vocabulary)?)?;
+        }
         let mut batch = batch.clone();
         let capacity = |name: &str| {
             let v = self.sizes.get(&Symbol::new(name));
@@ -240,7 +295,7 @@ impl<R: Real> Executor<R> {
         })
     }
 
-    fn run(&mut self, name: &str, inputs: &[(String, Buffer)], outputs: &[Buffer]) -> Result<()> {
+    fn evaluate(&self, name: &str, inputs: &[(String, Buffer)]) -> Result<Vec<Tensor<R>>> {
         let program =
             self.programs.get(name).ok_or_else(|| anyhow!("the artifact has no such program"))?;
         let main = program.main().ok_or_else(|| anyhow!("the program is empty"))?;
@@ -277,10 +332,14 @@ impl<R: Real> Executor<R> {
             all.push(o.value);
             all.extend(o.loss.map(|(count, _)| count));
         }
-        if all.len() != outputs.len() {
-            bail!("{} results for {} buffers", all.len(), outputs.len());
+        Ok(all)
+    }
+
+    fn keep(&mut self, values: Vec<Tensor<R>>, outputs: &[Buffer]) -> Result<()> {
+        if values.len() != outputs.len() {
+            bail!("{} results for {} buffers", values.len(), outputs.len());
         }
-        for (t, b) in all.into_iter().zip(outputs) {
+        for (t, b) in values.into_iter().zip(outputs) {
             let dims = self.parameter_dims(b).unwrap_or_else(|| t.dims.clone());
             self.buffers.insert(b.clone(), Tensor { dims, ..t });
         }
@@ -343,6 +402,9 @@ impl<R: Real> Executor<R> {
 
 /// The program that updates parameters; see the compiler's `optimizer` pass.
 pub const OPTIMIZER: &str = "optimizer";
+
+/// Elements of a parameter at most: a damaged manifest must not ask for all memory.
+const MOST_ELEMENTS: usize = 1 << 33;
 
 fn scalar<R: Real>(t: &Tensor<R>) -> f64 {
     t.to_f64().first().copied().unwrap_or(f64::NAN)

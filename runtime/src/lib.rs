@@ -5,6 +5,7 @@ pub mod checkpoint;
 pub mod executor;
 pub mod optimizer;
 pub mod options;
+pub mod output;
 pub mod report;
 pub mod run;
 pub mod weights;

@@ -1,5 +1,6 @@
 //! Numbers of the optimizer that change from step to step.
 
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 /// How the learning rate runs.
@@ -42,6 +43,39 @@ pub struct Optimizer {
 }
 
 impl Optimizer {
+    /// Whether it can train at all.
+    ///
+    /// # Errors
+    /// Names the first number that makes no sense.
+    pub fn check(&self) -> Result<()> {
+        for (name, v) in [
+            ("lr", self.lr),
+            ("min-lr", self.min_lr),
+            ("eps", self.eps),
+            ("weight-decay", self.weight_decay),
+            ("clip", self.clip),
+        ] {
+            if !v.is_finite() || v < 0.0 {
+                bail!("{name} is {v}, it must be a number that is not below 0");
+            }
+        }
+        for (name, v) in [("beta1", self.beta1), ("beta2", self.beta2)] {
+            if !(0.0..1.0).contains(&v) {
+                bail!("{name} is {v}, it must be from 0 to below 1");
+            }
+        }
+        if self.eps == 0.0 {
+            bail!("eps is 0, it must be above 0: a second moment may be 0 too");
+        }
+        if self.min_lr > self.lr {
+            bail!("min-lr is {}, above lr, which is {}", self.min_lr, self.lr);
+        }
+        if self.warmup > self.total {
+            bail!("warmup is {} steps of a training of {}", self.warmup, self.total);
+        }
+        Ok(())
+    }
+
     /// The learning rate of step `step`, from 0.
     pub fn rate(&self, step: u64) -> f64 {
         if step < self.warmup {

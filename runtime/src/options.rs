@@ -2,6 +2,7 @@
 
 use crate::optimizer::{Decay, Optimizer};
 use crate::weights::Weights;
+use anyhow::bail;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
@@ -20,13 +21,13 @@ pub struct RunOptions {
     /// The artifact's directory
     pub artifact: PathBuf,
     /// Parameters: a safetensors file, a folder of them, or init:SEED
-    #[arg(long, default_value_t = Weights::Seed(1))]
+    #[arg(long, default_value_t = Weights::Seed(1), conflicts_with = "resume")]
     pub weights: Weights,
     /// Batch file, folder or glob; one file a step, from the start again after the last
     #[arg(long)]
     pub batch: PathBuf,
     /// Steps to reach
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
     pub steps: u64,
     /// Where to run
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
@@ -35,7 +36,7 @@ pub struct RunOptions {
     #[arg(long)]
     pub report: Option<PathBuf>,
     /// Writes the gradients of the last step, which then does not update [default: none]
-    #[arg(long)]
+    #[arg(long, conflicts_with = "save")]
     pub grads: Option<PathBuf>,
     /// Saves checkpoints here [default: none]
     #[arg(long)]
@@ -52,56 +53,96 @@ pub struct RunOptions {
     /// Fills padding rows and rows that are not found with NaN [default: off]
     #[arg(long)]
     pub poison: bool,
-    /// Largest learning rate
-    #[arg(long, default_value_t = 3e-4)]
-    pub lr: f64,
-    /// Least learning rate
-    #[arg(long, default_value_t = 3e-5)]
-    pub min_lr: f64,
-    /// Steps of warm-up
-    #[arg(long, default_value_t = 0)]
-    pub warmup: u64,
-    /// Steps of the whole training, for the schedule; 0 for --steps
-    #[arg(long, default_value_t = 0)]
-    pub total_steps: u64,
-    /// Course of the learning rate after the warm-up
-    #[arg(long, value_enum, default_value_t = Decay::Constant)]
-    pub lr_decay: Decay,
-    /// Decay of the first moment
-    #[arg(long, default_value_t = 0.9)]
-    pub beta1: f64,
-    /// Decay of the second moment
-    #[arg(long, default_value_t = 0.95)]
-    pub beta2: f64,
-    /// Added to the root of the second moment
-    #[arg(long, default_value_t = 1e-8)]
-    pub eps: f64,
-    /// Decoupled weight decay
-    #[arg(long, default_value_t = 0.1)]
-    pub weight_decay: f64,
+    /// Largest learning rate [default: 3e-4, or that of --resume; so with all that follow]
+    #[arg(long, allow_negative_numbers = true, value_parser = not_negative)]
+    pub lr: Option<f64>,
+    /// Least learning rate [default: 3e-5, or --lr where that is less]
+    #[arg(long, allow_negative_numbers = true, value_parser = not_negative)]
+    pub min_lr: Option<f64>,
+    /// Steps of warm-up [default: 0]
+    #[arg(long)]
+    pub warmup: Option<u64>,
+    /// Steps of the whole training, for the schedule; 0 for --steps [default: 0]
+    #[arg(long)]
+    pub total_steps: Option<u64>,
+    /// Course of the learning rate after the warm-up [default: constant]
+    #[arg(long, value_enum)]
+    pub lr_decay: Option<Decay>,
+    /// Decay of the first moment [default: 0.9]
+    #[arg(long, allow_negative_numbers = true, value_parser = below_one)]
+    pub beta1: Option<f64>,
+    /// Decay of the second moment [default: 0.95]
+    #[arg(long, allow_negative_numbers = true, value_parser = below_one)]
+    pub beta2: Option<f64>,
+    /// Added to the root of the second moment [default: 1e-8]
+    #[arg(long, allow_negative_numbers = true, value_parser = positive)]
+    pub eps: Option<f64>,
+    /// Decoupled weight decay [default: 0.1]
+    #[arg(long, allow_negative_numbers = true, value_parser = not_negative)]
+    pub weight_decay: Option<f64>,
     /// Decays every parameter, those declared no_decay too [default: off]
     #[arg(long)]
     pub decay_all: bool,
-    /// Largest norm of the gradients; 0 for any
-    #[arg(long, default_value_t = 1.0)]
-    pub clip: f64,
+    /// Largest norm of the gradients; 0 for any [default: 1]
+    #[arg(long, allow_negative_numbers = true, value_parser = not_negative)]
+    pub clip: Option<f64>,
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    let v: f64 = text.parse().map_err(|_| "it must be a number".to_string())?;
+    if v.is_finite() { Ok(v) } else { Err("it must be finite".to_string()) }
+}
+
+fn not_negative(text: &str) -> Result<f64, String> {
+    let v = number(text)?;
+    if v >= 0.0 { Ok(v) } else { Err("it must not be below 0".to_string()) }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    let v = number(text)?;
+    if v > 0.0 { Ok(v) } else { Err("it must be above 0".to_string()) }
+}
+
+fn below_one(text: &str) -> Result<f64, String> {
+    let v = number(text)?;
+    if (0.0..1.0).contains(&v) { Ok(v) } else { Err("it must be from 0 to below 1".to_string()) }
 }
 
 impl RunOptions {
-    /// The optimizer that the flags describe.
-    pub fn optimizer(&self) -> Optimizer {
-        Optimizer {
-            lr: self.lr,
-            min_lr: self.min_lr,
-            warmup: self.warmup,
-            total: if self.total_steps > 0 { self.total_steps } else { self.steps },
-            decay: self.lr_decay,
-            beta1: self.beta1,
-            beta2: self.beta2,
-            eps: self.eps,
-            weight_decay: self.weight_decay,
-            decay_all: self.decay_all,
-            clip: self.clip,
+    /// The optimizer that the flags describe; what they leave open is that of `saved`, which a
+    /// resumed training goes on with.
+    ///
+    /// # Errors
+    /// When a number makes no sense.
+    pub fn optimizer(&self, saved: Option<&Optimizer>) -> anyhow::Result<Optimizer> {
+        if let Some(total) = self.total_steps
+            && total > 0
+            && total < self.steps
+        {
+            bail!("total-steps is {total}, below steps, which is {}", self.steps);
         }
+        let lr = self.lr.or(saved.map(|o| o.lr)).unwrap_or(3e-4);
+        // A default that does not fit the given rate is no mistake of the user.
+        let min_lr = saved.map_or(3e-5, |o| o.min_lr).min(lr);
+        let total = match self.total_steps {
+            Some(0) => self.steps,
+            Some(total) => total,
+            None => saved.map_or(self.steps, |o| o.total),
+        };
+        let optimizer = Optimizer {
+            lr,
+            min_lr: self.min_lr.unwrap_or(min_lr),
+            warmup: self.warmup.or(saved.map(|o| o.warmup)).unwrap_or(0),
+            total,
+            decay: self.lr_decay.or(saved.map(|o| o.decay)).unwrap_or(Decay::Constant),
+            beta1: self.beta1.or(saved.map(|o| o.beta1)).unwrap_or(0.9),
+            beta2: self.beta2.or(saved.map(|o| o.beta2)).unwrap_or(0.95),
+            eps: self.eps.or(saved.map(|o| o.eps)).unwrap_or(1e-8),
+            weight_decay: self.weight_decay.or(saved.map(|o| o.weight_decay)).unwrap_or(0.1),
+            decay_all: self.decay_all || saved.is_some_and(|o| o.decay_all),
+            clip: self.clip.or(saved.map(|o| o.clip)).unwrap_or(1.0),
+        };
+        optimizer.check()?;
+        Ok(optimizer)
     }
 }

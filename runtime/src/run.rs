@@ -3,74 +3,161 @@
 use crate::checkpoint::{self, State, to_f32};
 use crate::executor::{Executor, StepResult};
 use crate::options::{Device, RunOptions};
+use crate::output::{about, say, try_file, try_folder, write_text};
 use crate::report::{RankReport, Report, SampleReport, StepReport};
 use crate::weights;
 use anyhow::{Context, Result, bail};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 use vlmc_artifact::{Artifact, Buffer};
 use vlmc_data::batch::{Batch, BatchFiles};
 use vlmc_data::safetensors::{TensorFile, write_file};
 use vlmc_data::tensor::HostTensor;
 
+/// Why a run stopped, and what to do about it.
+#[derive(Debug)]
+pub struct Failure {
+    /// Why.
+    pub error: anyhow::Error,
+    /// What helps.
+    pub help: String,
+}
+
 /// Runs what the options say. Progress goes to standard error.
 ///
 /// # Errors
 /// When a file is missing or does not fit; what was saved before stays.
 pub fn run(options: &RunOptions) -> Result<Report> {
+    run_or_tell(options).map_err(|f| f.error)
+}
+
+/// As [`run`], with a remedy.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_or_tell(options: &RunOptions) -> Result<Report, Failure> {
+    // Each part of the run says beforehand what helps should it fail.
+    let mut help = String::new();
+    follow(options, &mut help).map_err(|error| Failure { error, help })
+}
+
+const HELP_FLAGS: &str = "see `--help` for what each flag takes";
+const HELP_DEVICE: &str = "run with `--device cpu`";
+const HELP_ARTIFACT: &str = "make the artifact with `vlmc compile MODEL -o DIR`, and name DIR here";
+const HELP_BATCH: &str =
+    "make batches with `vlmc pack`, of sizes that fit the capacities of `vlmc compile`";
+const HELP_OUTPUT: &str = "name a place that can be written to";
+const HELP_SAVE: &str = "go on from it with `--resume`, or name another folder with `--save`";
+const HELP_RESUME: &str =
+    "`--resume` takes a folder that `--save` wrote with this artifact, or one step of it";
+const HELP_WEIGHTS: &str = "compare with `vlmc import`, or start with `--weights init:SEED`";
+const HELP_STEP: &str =
+    "check the batch and the learning rate; with `--save` and `--save-every` less would be lost";
+
+fn follow(options: &RunOptions, help: &mut String) -> Result<Report> {
+    let mut tell = |text: &str| *help = text.to_string();
+    tell(HELP_DEVICE);
     if options.device == Device::Cuda {
-        bail!("this build of the executor has no CUDA device; run with --device cpu");
+        bail!("this build of the executor has no CUDA device");
     }
+    tell(HELP_FLAGS);
+    if options.resume.is_none() {
+        options.optimizer(None)?;
+    }
+    tell(HELP_ARTIFACT);
     let artifact = Artifact::read(&options.artifact)?;
     let manifest = artifact.manifest.clone();
-    let files = BatchFiles::find(&options.batch)?;
-    let mut executor: Executor<f32> = Executor::new(artifact, options.poison)?;
-    let mut optimizer = options.optimizer();
+    let mut executor: Executor<f32> = Executor::new(artifact, options.poison)
+        .with_context(|| options.artifact.display().to_string())?;
+    tell(HELP_BATCH);
+    let files = BatchFiles::find(&options.batch).map_err(|e| about(&options.batch, e))?;
+    tell(HELP_OUTPUT);
+    try_outputs(options)?;
+    tell(HELP_SAVE);
+    let held = options.save.as_deref().map(checkpoint::checkpoints).transpose()?;
+    let newest = held.as_ref().and_then(|all| all.last());
+    if let (None, Some((step, path))) = (&options.resume, newest) {
+        bail!(
+            "{} holds a checkpoint of step {step}, and this is a new training",
+            path.parent().unwrap_or(path).display()
+        );
+    }
     let mut first = 0;
-    match &options.resume {
+    let optimizer = match &options.resume {
         Some(path) => {
+            tell(HELP_RESUME);
             let state = checkpoint::load(path, &mut executor)?;
-            if state.spec_hash != manifest.spec_hash {
-                bail!(
-                    "{}: was made from another spec ({} {})",
-                    path.display(),
-                    state.model,
-                    state.spec_hash
-                );
-            }
             first = state.step;
-            // The schedule goes on as it was begun.
-            optimizer = state.optimizer;
-            eprintln!("resumed at step {first}");
+            if first >= options.steps {
+                if options.grads.is_some() {
+                    bail!(
+                        "the checkpoint is at step {first} of {}: no step is left to give gradients",
+                        options.steps
+                    );
+                }
+                say(&format!("step {first} of {} is done, nothing is left to do", options.steps));
+                return Ok(Report::default());
+            }
+            tell(HELP_FLAGS);
+            // The schedule goes on as it was begun, but for what the user asks for.
+            let optimizer = options.optimizer(Some(&state.optimizer))?;
+            say(&format!("resumed after step {first} of {}", options.steps));
+            if optimizer != state.optimizer {
+                say("note: flags replace what the checkpoint says of the optimizer");
+            }
+            if let Some((step, path)) = newest.filter(|(step, _)| *step > first) {
+                let folder = path.parent().unwrap_or(path).display();
+                say(&format!(
+                    "note: {folder} holds step {step} already, which counts as newest until this \
+                     training is past it"
+                ));
+            }
+            optimizer
         }
         None => {
+            tell(HELP_WEIGHTS);
             weights::load(&options.weights, &manifest.parameters, &mut |p, t| {
                 executor.set_parameter(p, t)
             })?;
+            tell(HELP_FLAGS);
+            options.optimizer(None)?
         }
-    }
+    };
     let mut report = Report::default();
     let started = Instant::now();
+    let mut saved: Option<PathBuf> = None;
     for step in first..options.steps {
         let last = step + 1 == options.steps;
+        let place = || format!("step {} of {}", step + 1, options.steps);
+        let going_on = |otherwise: &str| match &saved {
+            Some(path) => format!(
+                "{otherwise}; {} is whole, and `--resume` goes on from there",
+                path.display()
+            ),
+            None => otherwise.to_string(),
+        };
+        tell(&going_on(HELP_BATCH));
         let path = files.of_step(usize::try_from(step)?);
-        let batches = read_batches(path)?;
+        let batches = read_batches(path).with_context(place)?;
         let begun = Instant::now();
         let update = !(last && options.grads.is_some());
         let scalars = optimizer.scalars(step);
+        tell(&going_on(if batches.len() == executor.artifact().schedule.microbatches {
+            HELP_STEP
+        } else {
+            HELP_BATCH
+        }));
         let result = executor
             .step(&batches, &scalars, update)
-            .with_context(|| format!("step {step}, {}", path.display()))?;
+            .with_context(|| format!("{}, {}", place(), path.display()))?;
         let seconds = begun.elapsed().as_secs_f64();
-        if !result.loss.is_finite() {
-            bail!("step {step}: the loss is {}; {}", result.loss, list(&result));
-        }
         show(step, options.steps, &result, optimizer.rate(step), seconds);
         report.steps.push(step_report(step, &result, optimizer.rate(step), seconds));
         report.samples = samples(&batches);
+        tell(&going_on(HELP_OUTPUT));
         let state = State {
             step: step + 1,
             optimizer,
@@ -82,23 +169,35 @@ pub fn run(options: &RunOptions) -> Result<Report> {
             && (due || last)
             && update
         {
-            checkpoint::save(directory, &executor, &state, options.keep)?;
+            let done = checkpoint::save(directory, &executor, &state, options.keep);
+            saved = Some(done.with_context(place)?);
         }
         if let Some(path) = &options.report {
-            write_report(path, &report)?;
+            write_report(path, &report).with_context(place)?;
         }
     }
     if let Some(path) = &options.grads {
         write_gradients(path, &executor)?;
     }
-    eprintln!("done in {:.1} s", started.elapsed().as_secs_f64());
+    say(&format!("done in {:.1} s", started.elapsed().as_secs_f64()));
     Ok(report)
 }
 
+/// Nobody should train for nothing.
+fn try_outputs(options: &RunOptions) -> Result<()> {
+    if let Some(path) = &options.report {
+        try_file("--report", path)?;
+    }
+    if let Some(path) = &options.grads {
+        try_file("--grads", path)?;
+    }
+    options.save.as_ref().map_or(Ok(()), |path| try_folder("--save", path))
+}
+
 fn read_batches(path: &Path) -> Result<Vec<Batch>> {
-    let file = TensorFile::open(path)?;
-    let count = Batch::count(&file)?;
-    Ok((0..count).map(|i| Batch::read(&file, i)).collect::<Result<_, _>>()?)
+    let file = TensorFile::open(path).map_err(|e| about(path, e))?;
+    let count = Batch::count(&file).map_err(|e| about(path, e))?;
+    (0..count).map(|i| Batch::read(&file, i).map_err(|e| about(path, e))).collect()
 }
 
 fn list(r: &StepResult) -> String {
@@ -151,7 +250,7 @@ fn samples(batches: &[Batch]) -> Vec<SampleReport> {
 
 fn write_report(path: &Path, report: &Report) -> Result<()> {
     let text = serde_json::to_string_pretty(report)?;
-    std::fs::write(path, text + "\n").with_context(|| path.display().to_string())
+    write_text(path, &(text + "\n"))
 }
 
 fn write_gradients(path: &Path, executor: &Executor<f32>) -> Result<()> {
@@ -162,5 +261,5 @@ fn write_gradients(path: &Path, executor: &Executor<f32>) -> Result<()> {
         }
     }
     let list = all.iter().map(|(n, t)| (n.as_str(), t));
-    Ok(write_file(path, list, &Default::default())?)
+    write_file(path, list, &Default::default()).map_err(|e| about(path, e))
 }

@@ -1,5 +1,6 @@
 //! Where parameters come from: a seed, a file, a folder of files.
 
+use crate::output::about;
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -60,14 +61,14 @@ pub fn load(
             }
         }
         Weights::Path(path) => {
-            let folder = TensorFolder::open(path)?;
+            let folder = TensorFolder::open(path).map_err(|e| about(path, e))?;
             let wanted: Vec<Wanted> = parameters.iter().map(wanted).collect();
             let mismatches = compare(&wanted, &folder);
             if !mismatches.is_empty() {
                 bail!("{}: {}", path.display(), list(&mismatches));
             }
             for (p, w) in parameters.iter().zip(&wanted) {
-                take(p, &read(w, &folder)?)?;
+                take(p, &read(w, &folder).map_err(|e| about(path, e))?)?;
             }
         }
     }

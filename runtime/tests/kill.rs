@@ -40,7 +40,7 @@ fn checkpoints(folder: &Folder) -> BTreeMap<u64, PathBuf> {
 fn kill_loop(times: u64) {
     let folder = Folder::new(&format!("kill-{times}")).unwrap();
     folder.prepare(&artifact(), &[batch()]).unwrap();
-    let options = "--weights init:1 --lr 1e-3 --total-steps 100000 --save @save --save-every 1";
+    let options = "--lr 1e-3 --total-steps 100000 --save @save --save-every 1";
     // Moments from shortly after the start of a saving process to many savings later.
     let moment = Initializer::new(11, "moment", Distribution::Uniform(0.0, 0.25));
     let mut newest = 0;

@@ -174,6 +174,7 @@ fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Com
             })
             .collect(),
         capacities,
+        vocabulary: vocabulary(&forward),
         dtype: r.dtype.name().to_string(),
         losses: losses(&joint),
         parameters,
@@ -360,6 +361,45 @@ fn capacities(joint: &Program, capacity: &Capacity) -> Result<IndexMap<String, u
     out.entry("docs".to_string()).or_insert(capacity.docs as u64);
     out.sort_keys();
     Ok(out)
+}
+
+/// Rows of the smallest table that the batch's token ids look up.
+fn vocabulary(p: &Program) -> Option<u64> {
+    let main = p.main()?;
+    let ids = |i: &vlmc_ir::graph::Input| {
+        i.from.as_ref().is_some_and(|from| from.function == "input_ids")
+    };
+    tables(p, main, &main.inputs.iter().map(ids).collect::<Vec<bool>>()).into_iter().min()
+}
+
+/// Rows of the tables that a function and those it calls index with the inputs marked in `ids`.
+fn tables(p: &Program, f: &Function, ids: &[bool]) -> Vec<u64> {
+    let is_ids = |v: &vlmc_ir::graph::Value| match f.nodes.get(v.node.0 as usize).map(|n| &n.op) {
+        Some(Op::Input { index }) => ids.get(*index as usize).copied().unwrap_or(false),
+        _ => false,
+    };
+    let mut rows = vec![];
+    for n in &f.nodes {
+        match &n.op {
+            Op::Gather => {
+                if let [table, index] = &n.operands[..]
+                    && is_ids(index)
+                {
+                    let size = f.ty(*table).dims.first().and_then(|d| d.size().as_constant());
+                    rows.extend(size.and_then(|v| u64::try_from(v).ok()));
+                }
+            }
+            Op::Call { callee, .. } => {
+                let marked: Vec<bool> = n.operands.iter().map(is_ids).collect();
+                let called = p.functions.iter().find(|g| g.name == **callee);
+                if let Some(g) = called.filter(|_| marked.contains(&true)) {
+                    rows.extend(tables(p, g, &marked));
+                }
+            }
+            _ => {}
+        }
+    }
+    rows
 }
 
 fn spec_hash(lib: &Library) -> String {

@@ -26,6 +26,9 @@ pub struct Manifest {
     pub programs: Vec<ProgramRecord>,
     /// Capacities: the value of each run-time size that buffers are made for.
     pub capacities: IndexMap<String, u64>,
+    /// Rows of the table that token ids look up, where there is one: ids and labels are below.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vocabulary: Option<u64>,
     /// Model dtype: `bf16` or `f32`.
     pub dtype: String,
     /// Losses, in the order of the programs' outputs.

@@ -3,7 +3,8 @@
 use clap::Parser;
 use std::process::ExitCode;
 use vlmc_runtime::options::RunOptions;
-use vlmc_runtime::run::run;
+use vlmc_runtime::output::say;
+use vlmc_runtime::run::run_or_tell;
 
 /// Runs a compiled artifact.
 #[derive(Parser)]
@@ -14,10 +15,11 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse().run) {
+    match run_or_tell(&Arguments::parse().run) {
         Ok(_) => ExitCode::SUCCESS,
-        Err(e) => {
-            eprintln!("error: {e:#}");
+        Err(failure) => {
+            say(&format!("error: {:#}", failure.error));
+            say(&format!("help: {}", failure.help));
             ExitCode::from(1)
         }
     }

@@ -105,19 +105,34 @@ impl LayoutArgs {
             frames: get("max-images", 16),
         };
         let microbatches = get("microbatches", 1);
+        // Of flags that are in range each, the product may not be.
+        if bad.is_empty() && tokens > MOST {
+            let message = format!("{rows} rows times {batch} sequences are {tokens} tokens");
+            bad.push(
+                Diag::error(Code::BadSetting, message)
+                    .help(format!("the limit is {MOST}; lower `--seq` or `--micro-batch`")),
+            );
+        }
         if bad.is_empty() { Ok((capacity, microbatches)) } else { Err(c.ui.fail_all(bad)) }
     }
 }
 
-/// A setting of the layout as a number of at least 1.
+/// Rows, documents and the like at most: boundaries and indices are 32-bit.
+const MOST: usize = i32::MAX as usize;
+
+/// Microbatches of a step at most: the schedule lists them one by one.
+const MOST_MICROBATCHES: usize = 1 << 16;
+
+/// A setting of the layout as a number from 1 to its limit.
 fn number(c: &Context, key: &str, default: usize) -> Result<usize, Box<Diag>> {
     let Some((value, source)) = c.merged.values.get(&format!("layout.{key}")) else {
         return Ok(default);
     };
+    let most = if key == "microbatches" { MOST_MICROBATCHES } else { MOST };
     match value.parse::<usize>() {
-        Ok(n) if n >= 1 => Ok(n),
+        Ok(n) if (1..=most).contains(&n) => Ok(n),
         _ => {
-            let message = format!("`{key}` is {value}, it must be a number from 1");
+            let message = format!("`{key}` is {value}, it must be a number from 1 to {most}");
             let diag = at_flag(Code::BadSetting, message, &source.to_string(), value, "set here");
             Err(Box::new(diag.help(format!("the default is {default}"))))
         }

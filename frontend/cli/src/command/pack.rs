@@ -31,8 +31,23 @@ pub struct Args {
     max_docs: Option<usize>,
 }
 
+/// Rows of a microbatch at most: all of them are made at once, in memory.
+const MOST_ROWS: usize = 1 << 26;
+
 /// Runs it.
 pub fn run(c: &Context, args: &Args) -> Done {
+    let documents = args.max_docs.unwrap_or(1);
+    for (flag, value) in
+        [("--tokens", args.tokens), ("--align", args.align), ("--max-docs", documents)]
+    {
+        if !(1..=MOST_ROWS).contains(&value) {
+            let message = format!("`{flag}` is {value}, it must be from 1 to {MOST_ROWS}");
+            return Err(c.ui.fail(
+                at_flag(Code::BadSetting, message, flag, &value.to_string(), "set here")
+                    .help("give a number in this range"),
+            ));
+        }
+    }
     let mut samples = vec![];
     let mut bad = vec![];
     for path in &args.samples {

@@ -7,11 +7,8 @@ use vlmc_runtime::options::RunOptions;
 
 /// Runs it.
 pub fn run(c: &Context, options: &RunOptions) -> Done {
-    match vlmc_runtime::run::run(options) {
-        Ok(_) => Ok(()),
-        Err(e) => Err(c.ui.fail(
-            Diag::error(Code::RunFailed, format!("{e:#}"))
-                .help("what was saved before is whole; `--resume` goes on from there"),
-        )),
-    }
+    vlmc_runtime::run::run_or_tell(options).map(drop).map_err(|failure| {
+        let diag = Diag::error(Code::RunFailed, format!("{:#}", failure.error));
+        c.ui.fail(diag.help(failure.help))
+    })
 }

@@ -81,12 +81,18 @@ pub enum BatchError {
     UnknownInSample { name: String },
     #[error("patch rows have {first} values in one place and {second} in another")]
     SampleWidths { first: usize, second: usize },
+    #[error("{tokens} rows, the artifact holds {capacity}: compile with --tokens {tokens}")]
+    RowCapacity { tokens: usize, capacity: usize },
+    #[error(
+        "{documents} documents, the artifact holds {capacity}: compile with --max-docs {documents}"
+    )]
+    DocumentCapacity { documents: usize, capacity: usize },
     #[error("there is no microbatch to write")]
     NoBatches,
     #[error("{given} of {count} microbatches have `{name}`; all or none must")]
     Some { name: &'static str, given: usize, count: usize },
-    #[error("cannot list {path}: {source}")]
-    Folder { path: PathBuf, source: std::io::Error },
+    #[error("cannot list {path}: {error}")]
+    Folder { path: PathBuf, error: std::io::Error },
     #[error("no file matches {path}")]
     NoFiles { path: PathBuf },
     #[error("there are {patches} {kind} patches and no {kind} token")]
@@ -195,10 +201,16 @@ impl Batch {
     pub fn grow(&mut self, tokens: usize, documents: usize) -> Result<(), BatchError> {
         let before = self.tokens();
         if before > tokens {
-            return Err(LayoutError::TooManyRows { rows: before, tokens }.into());
+            return Err(BatchError::RowCapacity { tokens: before, capacity: tokens });
         }
         self.layout.cover(tokens)?;
-        self.layout.fill_documents(documents)?;
+        self.layout.fill_documents(documents).map_err(|e| match e {
+            LayoutError::Counts { valid, .. } => BatchError::DocumentCapacity {
+                documents: valid.saturating_sub(1),
+                capacity: documents,
+            },
+            e => e.into(),
+        })?;
         self.input_ids.resize(tokens, 0);
         self.labels.resize(tokens, IGNORED_LABEL);
         if let Some(types) = &mut self.token_types {
@@ -284,17 +296,21 @@ impl Batch {
         Ok(mrope_positions(&types, &self.layout, pictures, merge)?)
     }
 
-    /// Checks every id and label against the rows of the embedding table.
+    /// Checks the ids and labels of every document against the rows of the embedding table.
+    /// Nothing reads those of padding rows.
     ///
     /// # Errors
     /// Names the first row that is out of range.
     pub fn check_vocabulary(&self, vocabulary: usize) -> Result<(), BatchError> {
-        let outside = |&id: &i64| id >= vocabulary as i64;
-        if let Some(row) = self.input_ids.iter().position(outside) {
-            return Err(BatchError::Vocabulary { row, id: self.input_ids[row], vocabulary });
+        let outside = |values: &[i64]| {
+            let rows = self.layout.documents().flat_map(|document| document.valid_rows());
+            let mut all = rows.filter_map(|row| Some((row, *values.get(row)?)));
+            all.find(|(_, v)| usize::try_from(*v).is_ok_and(|v| v >= vocabulary))
+        };
+        if let Some((row, id)) = outside(&self.input_ids) {
+            return Err(BatchError::Vocabulary { row, id, vocabulary });
         }
-        if let Some(row) = self.labels.iter().position(outside) {
-            let label = self.labels[row];
+        if let Some((row, label)) = outside(&self.labels) {
             return Err(BatchError::LabelVocabulary { row, label, vocabulary });
         }
         Ok(())

@@ -27,7 +27,7 @@ impl BatchFiles {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             (folder.unwrap_or(Path::new(".")), name.unwrap_or_default())
         };
-        let failed = |source| BatchError::Folder { path: folder.to_owned(), source };
+        let failed = |error| BatchError::Folder { path: folder.to_owned(), error };
         let mut paths = Vec::new();
         for entry in std::fs::read_dir(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;

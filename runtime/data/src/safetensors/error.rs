@@ -8,8 +8,8 @@ use crate::tensor::Dtype;
 #[derive(Debug, Error)]
 #[allow(missing_docs)]
 pub enum FileError {
-    #[error("cannot {action} {path}: {source}")]
-    Io { action: &'static str, path: PathBuf, source: std::io::Error },
+    #[error("cannot {action} {path}: {error}")]
+    Io { action: &'static str, path: PathBuf, error: std::io::Error },
     #[error("a file of {file_bytes} bytes is too short for the 8 bytes of a header length")]
     NoLength { file_bytes: u64 },
     #[error("the header claims {header_bytes} bytes, more than the limit of {limit}")]
@@ -23,7 +23,7 @@ pub enum FileError {
     #[error("the header does not start with an opening brace")]
     NotObject,
     #[error("the header is not what the format asks for: {0}")]
-    Json(#[from] serde_json::Error),
+    Json(String),
     #[error("the header names `{name}` twice")]
     Duplicate { name: String },
     #[error("`{name}` has the dtype `{dtype}`, which the format does not know")]
@@ -60,6 +60,8 @@ pub enum FileError {
     Unfinished { written: usize, declared: usize },
     #[error("{given} tensors were given, {declared} were declared")]
     TooMany { given: usize, declared: usize },
+    #[error("{path} is there and is no regular file")]
+    NotAFile { path: PathBuf },
     #[error("{path} is not a file name")]
     NoName { path: PathBuf },
     #[error("the index places `{name}` in `{file}`, which is not a plain file name")]
@@ -70,4 +72,11 @@ pub enum FileError {
     TwoFiles { name: String, first: PathBuf, second: PathBuf },
     #[error("{path} holds no safetensors file")]
     EmptyFolder { path: PathBuf },
+}
+
+impl From<serde_json::Error> for FileError {
+    // The text says it all: as a source it would be told twice.
+    fn from(e: serde_json::Error) -> Self {
+        FileError::Json(e.to_string())
+    }
 }

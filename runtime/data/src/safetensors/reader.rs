@@ -30,7 +30,7 @@ impl TensorFile {
     /// If the file cannot be read or its header breaks the format.
     pub fn open(path: impl AsRef<Path>) -> Result<TensorFile, FileError> {
         let path = path.as_ref().to_owned();
-        let failed = |source| FileError::Io { action: "read", path: path.clone(), source };
+        let failed = |error| FileError::Io { action: "read", path: path.clone(), error };
         let mut file = File::open(&path).map_err(failed)?;
         let file_bytes = file.metadata().map_err(failed)?.len();
         if file_bytes < 8 {
@@ -126,10 +126,10 @@ impl TensorFile {
     ) -> Result<HostData, FileError> {
         // A thread that panicked while it held the lock left nothing but a seek behind.
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        file.seek(SeekFrom::Start(range.start)).map_err(|source| FileError::Io {
+        file.seek(SeekFrom::Start(range.start)).map_err(|error| FileError::Io {
             action: "seek in",
             path: self.path.clone(),
-            source,
+            error,
         })?;
         let mut source = Source { name, path: &self.path, file: &mut file, left: range };
         Ok(match dtype {
@@ -174,10 +174,10 @@ impl Source<'_> {
         let mut left = count * N;
         while left > 0 {
             let chunk = &mut buffer[..left.min(CHUNK)];
-            self.file.read_exact(chunk).map_err(|source| FileError::Io {
+            self.file.read_exact(chunk).map_err(|error| FileError::Io {
                 action: "read",
                 path: self.path.to_owned(),
-                source,
+                error,
             })?;
             values.extend(chunk.as_chunks::<N>().0.iter().map(|&bytes| decode(bytes)));
             left -= chunk.len();

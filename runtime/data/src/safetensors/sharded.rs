@@ -36,7 +36,7 @@ impl TensorFolder {
         if index.is_file() {
             return TensorFolder::of_index(path, &index);
         }
-        let failed = |source| FileError::Io { action: "list", path: path.to_owned(), source };
+        let failed = |error| FileError::Io { action: "list", path: path.to_owned(), error };
         let mut paths = Vec::new();
         for entry in std::fs::read_dir(path).map_err(failed)? {
             let found = entry.map_err(failed)?.path();
@@ -70,10 +70,10 @@ impl TensorFolder {
     }
 
     fn of_index(folder: &Path, path: &Path) -> Result<TensorFolder, FileError> {
-        let text = std::fs::read(path).map_err(|source| FileError::Io {
+        let text = std::fs::read(path).map_err(|error| FileError::Io {
             action: "read",
             path: path.to_owned(),
-            source,
+            error,
         })?;
         let index: Index = serde_json::from_slice(&text)?;
         let mut files: Vec<TensorFile> = Vec::new();

@@ -65,12 +65,16 @@ impl TensorWriter {
         let Some(name) = path.file_name() else {
             return Err(FileError::NoName { path });
         };
+        // The rename at the end would put a file in the place of a device or a link.
+        if std::fs::symlink_metadata(&path).is_ok_and(|m| !m.is_file()) {
+            return Err(FileError::NotAFile { path });
+        }
         let mut hidden = std::ffi::OsString::from(".");
         hidden.push(name);
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);
         hidden.push(format!(".{}-{count}.tmp", std::process::id()));
         let temporary = path.with_file_name(hidden);
-        let failed = |source| FileError::Io { action: "create", path: temporary.clone(), source };
+        let failed = |error| FileError::Io { action: "create", path: temporary.clone(), error };
         let file =
             OpenOptions::new().write(true).create_new(true).open(&temporary).map_err(failed)?;
         let out = Some(BufWriter::with_capacity(1 << 20, file));
@@ -112,7 +116,7 @@ impl TensorWriter {
         }
         let failed = |action| {
             let path = self.temporary.clone();
-            move |source| FileError::Io { action, path, source }
+            move |error| FileError::Io { action, path, error }
         };
         if let Some(mut out) = self.out.take() {
             out.flush().map_err(failed("write"))?;
@@ -132,10 +136,10 @@ impl TensorWriter {
         let Some(out) = &mut self.out else {
             return Ok(());
         };
-        out.write_all(bytes).map_err(|source| FileError::Io {
+        out.write_all(bytes).map_err(|error| FileError::Io {
             action: "write",
             path: self.temporary.clone(),
-            source,
+            error,
         })
     }
 

@@ -22,7 +22,7 @@ const SETTINGS: &[&str] = &[
     "vision.out=256",
 ];
 const STEPS: usize = 200;
-const OPTIONS: &str = "--weights init:1 --lr 2e-3 --min-lr 2e-4 --lr-decay cosine --warmup 10 \
+const OPTIONS: &str = "--lr 2e-3 --min-lr 2e-4 --lr-decay cosine --warmup 10 \
                        --total-steps 200 --weight-decay 0.0";
 
 fn batch() -> Batch {
