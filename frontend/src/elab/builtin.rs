@@ -487,6 +487,7 @@ impl Elab<'_> {
                     .label(n.span, "unknown");
                     let diag = match nearest(&n.name, known.iter().map(String::as_str)) {
                         Some(k) => diag.help_edit(format!("did you mean `{k}`?"), n.span, k),
+                        None if known.is_empty() => diag.help("it takes operands only"),
                         None => diag.help(format!("attributes: {}", known.join(", "))),
                     };
                     self.diags.push(diag);
@@ -501,6 +502,14 @@ impl Elab<'_> {
                 },
             }
         }
+        // In the text of a graph a bool that is not written is false. In a spec that would make
+        // attention see later rows without a word.
+        let given = |n: &str| attributes.iter().any(|(k, ..)| *k == n);
+        if let Some((n, t)) = info.attributes.iter().find(|(n, t)| *t == "bool" && !given(n)) {
+            let form = vlmc_ir::ops::reference::attribute_type(t);
+            self.diags.push(missing_attribute(name, n, &form, span));
+            return Some(Val::Unknown);
+        }
         let mut get = |n: &str, _: &str| {
             attributes.iter().find(|(k, ..)| *k == n).map(|(_, text, _)| text.clone())
         };
@@ -512,12 +521,7 @@ impl Elab<'_> {
                 let own = info.attributes.iter().find(|(a, _)| *a == e.name);
                 let form = own.map_or_else(String::new, |(_, t)| words(t));
                 let diag = if e.reason == "is missing" {
-                    Diag::error(
-                        Code::WrongArguments,
-                        format!("op `{name}` needs the attribute `{}`", e.name),
-                    )
-                    .label(place, format!("`{}` is missing", e.name))
-                    .help(format!("add `{} = ..` (it takes: {form})", e.name))
+                    missing_attribute(name, e.name, &form, place)
                 } else {
                     Diag::error(Code::WrongArguments, format!("op `{name}`: {e}"))
                         .label(place, "does not fit")
@@ -528,6 +532,12 @@ impl Elab<'_> {
             }
         }
     }
+}
+
+fn missing_attribute(op: &str, attribute: &str, form: &str, at: Span) -> Diag {
+    Diag::error(Code::WrongArguments, format!("op `{op}` needs the attribute `{attribute}`"))
+        .label(at, format!("`{attribute}` is missing"))
+        .help(format!("add `{attribute} = ..` (it takes: {form})"))
 }
 
 /// A scalar as the text of an attribute. An unknown number stands as 1: its graph is thrown away.
