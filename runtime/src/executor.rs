@@ -167,16 +167,12 @@ impl<R: Real> Executor<R> {
                 continue;
             }
             self.sum_losses(&mut result)?;
-            if !result.loss.is_finite() {
-                let parts: Vec<String> =
-                    result.losses.iter().map(|(n, v)| format!("{n} {v}")).collect();
-                bail!("the loss is {} ({}); nothing is updated", result.loss, parts.join(", "));
-            }
             if !update {
+                // Who asks for gradients alone may want to see those that are not finite.
                 result.grad_norm = self.gradient_norm();
-                self.check_norm(result.grad_norm)?;
                 return Ok(result);
             }
+            check_loss(&result)?;
             // The new state replaces the old only once the gradients are known to be good.
             let values =
                 self.evaluate(program, inputs).with_context(|| format!("program `{program}`"))?;
@@ -186,6 +182,15 @@ impl<R: Real> Executor<R> {
             self.keep(values, outputs).with_context(|| format!("program `{program}`"))?;
         }
         Ok(result)
+    }
+
+    /// Whether the loss and the gradients of a step without an update are finite.
+    ///
+    /// # Errors
+    /// Names the loss, or the first gradient that is not.
+    pub fn check_finite(&self, result: &StepResult) -> Result<()> {
+        check_loss(result)?;
+        self.check_norm(result.grad_norm)
     }
 
     /// The norm of all gradients, where no program tells it.
@@ -405,6 +410,14 @@ pub const OPTIMIZER: &str = "optimizer";
 
 /// Elements of a parameter at most: a damaged manifest must not ask for all memory.
 const MOST_ELEMENTS: usize = 1 << 33;
+
+fn check_loss(result: &StepResult) -> Result<()> {
+    if result.loss.is_finite() {
+        return Ok(());
+    }
+    let parts: Vec<String> = result.losses.iter().map(|(n, v)| format!("{n} {v}")).collect();
+    bail!("the loss is {} ({}); nothing is updated", result.loss, parts.join(", "))
+}
 
 fn scalar<R: Real>(t: &Tensor<R>) -> f64 {
     t.to_f64().first().copied().unwrap_or(f64::NAN)

@@ -152,6 +152,7 @@ fn follow(options: &RunOptions, help: &mut String) -> Result<Report> {
         }));
         let result = executor
             .step(&batches, &scalars, update)
+            .and_then(|result| executor.check_finite(&result).map(|()| result))
             .with_context(|| format!("{}, {}", place(), path.display()))?;
         let seconds = begun.elapsed().as_secs_f64();
         show(step, options.steps, &result, optimizer.rate(step), seconds);
