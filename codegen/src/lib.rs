@@ -1,1 +1,3 @@
 //! Kernel code generation.
+
+pub mod kernel;

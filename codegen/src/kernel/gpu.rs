@@ -1,0 +1,836 @@
+//! Kernel IR as a `gpu.module`: a lane is a thread.
+//!
+//! Special functions are the device's own approximations, by inline assembly without side effects,
+//! so that they schedule freely; `facts` on their accuracy are in docs/kernels.md.
+
+use super::ir::{Binary, Cmp, Fold, Inst, Kind, Launch, Number, Place, Reg, Slot, Special, Ty, Unary};
+use super::text::{Text, bits};
+use rustc_hash::FxHashMap;
+use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LOG2_E, TAU};
+use vlmc_ir::ty::DType;
+
+/// Bytes of shared memory that exchanges between warps may use at once.
+const EXCHANGE: usize = 32 * 1024;
+
+struct Printer<'l> {
+    l: &'l Launch,
+    t: Text,
+    names: FxHashMap<Reg, String>,
+    shared: usize,
+    ring: usize,
+}
+
+/// The module's text, and the bytes of dynamic shared memory of a block.
+pub(crate) fn print(l: &Launch) -> (String, usize) {
+    let threads = l.lanes * l.warps * l.teams;
+    let ring = l.ring.0 * l.ring.1 * threads;
+    let mut p = Printer { l, t: Text::default(), names: FxHashMap::default(), shared: ring, ring };
+    p.block(&l.body);
+    let pointers = (0..l.buffers.len()).map(|i| format!("%b{i}: !llvm.ptr<1>"));
+    let sizes = (0..l.symbols).map(|i| format!("%s{i}: i32"));
+    let signature: Vec<String> = pointers.chain(sizes).collect();
+    let mut attributes = format!("nvvm.maxntid = array<i32: {threads}>");
+    if l.resident > 0 {
+        attributes += &format!(", nvvm.minctasm = {} : i32", l.resident);
+    }
+    let name = &l.name;
+    let shared = if p.shared > 0 {
+        "llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<0 x i8>\n"
+    } else {
+        ""
+    };
+    let text = format!(
+        "module attributes {{gpu.container_module}} {{\ngpu.module @{name} {{\n{shared}gpu.func @{name}({}) kernel attributes {{{attributes}}} {{\n{}gpu.return\n}}\n}}\n}}\n",
+        signature.join(", "),
+        p.t.out
+    );
+    (text, p.shared)
+}
+
+fn ty(t: Ty) -> &'static str {
+    match t {
+        Ty::F32 => "f32",
+        Ty::I32 => "i32",
+        Ty::I64 => "i64",
+        Ty::Bool => "i1",
+    }
+}
+
+impl Printer<'_> {
+    fn kind(&self, r: Reg) -> Kind {
+        self.l.kinds[r.0 as usize]
+    }
+
+    fn ty(&self, r: Reg) -> &'static str {
+        ty(self.kind(r).ty)
+    }
+
+    fn name(&self, r: Reg) -> String {
+        self.names.get(&r).cloned().unwrap_or_else(|| format!("%r{}", r.0))
+    }
+
+    fn set(&mut self, r: Reg, name: String) {
+        self.names.insert(r, name);
+    }
+
+    fn i32(&mut self, v: i64) -> String {
+        self.t.op(format!("arith.constant {v} : i32"))
+    }
+
+    fn f32(&mut self, v: f64) -> String {
+        self.t.op(format!("arith.constant {} : f32", bits(v)))
+    }
+
+    fn f(&mut self, op: &str, a: &str, b: &str) -> String {
+        self.t.binary(op, a, b, "f32")
+    }
+
+    fn fma(&mut self, a: &str, b: &str, c: &str) -> String {
+        self.t.op(format!("llvm.intr.fma({a}, {b}, {c}) : (f32, f32, f32) -> f32"))
+    }
+
+    /// Assembly of one operand and one result, without side effects.
+    fn asm(&mut self, op: &str, a: &str) -> String {
+        self.t.op(format!("llvm.inline_asm asm_dialect = att \"{op} $0, $1;\", \"=f,f\" {a} : (f32) -> f32"))
+    }
+
+    fn block(&mut self, insts: &[Inst]) {
+        insts.iter().for_each(|i| self.inst(i));
+    }
+
+    fn inst(&mut self, i: &Inst) {
+        match i {
+            Inst::Const(r, n) => {
+                let t = self.ty(*r);
+                let text = match (n, self.kind(*r).ty) {
+                    (Number::Float(x), Ty::F32) => bits(*x),
+                    (Number::Float(x), _) => format!("{}", *x as i64),
+                    (Number::Whole(x), Ty::Bool) => (if *x != 0 { "true" } else { "false" }).to_string(),
+                    (Number::Whole(x), _) => x.to_string(),
+                };
+                let suffix = if t == "i1" { String::new() } else { format!(" : {t}") };
+                let name = self.t.op(format!("arith.constant {text}{suffix}"));
+                self.set(*r, name);
+            }
+            Inst::Special(r, s) => {
+                let name = self.special(*s);
+                self.set(*r, name);
+            }
+            Inst::Unary(r, op, a) => {
+                let a = (*a, self.name(*a));
+                let name = self.unary(*r, *op, a.0, &a.1);
+                self.set(*r, name);
+            }
+            Inst::Binary(r, op, a, b) => {
+                let (x, y) = (self.name(*a), self.name(*b));
+                let name = self.binary(*op, &x, &y, self.kind(*a).ty);
+                self.set(*r, name);
+            }
+            Inst::Fma(r, a, b, c) => {
+                let (a, b, c) = (self.name(*a), self.name(*b), self.name(*c));
+                let name = self.fma(&a, &b, &c);
+                self.set(*r, name);
+            }
+            Inst::Compare(r, op, a, b) => {
+                let (x, y) = (self.name(*a), self.name(*b));
+                let t = self.ty(*a);
+                let name = if self.kind(*a).ty == Ty::F32 {
+                    self.t.op(format!("arith.cmpf {}, {x}, {y} : {t}", float_compare(*op)))
+                } else {
+                    self.t.op(format!("arith.cmpi {}, {x}, {y} : {t}", whole_compare(*op)))
+                };
+                self.set(*r, name);
+            }
+            Inst::Select(r, c, a, b) => {
+                let (c, a, b) = (self.name(*c), self.name(*a), self.name(*b));
+                let t = self.ty(*r);
+                let name = self.t.op(format!("arith.select {c}, {a}, {b} : {t}"));
+                self.set(*r, name);
+            }
+            Inst::Splat(r, a) => {
+                let a = self.name(*a);
+                self.set(*r, a);
+            }
+            Inst::Load(regs, place) => self.load(regs, place),
+            Inst::Store(values, place, mask) => self.store(values, place, *mask),
+            Inst::Reduce(results, fold, values) => self.reduce(results, *fold, values),
+            Inst::Teams(results, values) => self.teams(results, values),
+            Inst::Documents { starts, valid, base, cu, padded, count } => {
+                self.documents((*starts, *valid), *base, (*cu, *padded), *count);
+            }
+            Inst::Fetch(place, ok, slot) => self.fetch(place, *ok, slot),
+            Inst::Commit => self.t.line("nvvm.cp.async.commit.group"),
+            Inst::Wait(n) => self.t.line(format!("nvvm.cp.async.wait.group {n}")),
+            Inst::Fetched(regs, dtype, slot) => {
+                let at = self.slot(slot);
+                self.words(regs, &at, 3, *dtype, slot.bytes as u64);
+            }
+            Inst::For { results, var, lo, hi, step, carried, init, body, yields } => {
+                let step = self.i32(*step);
+                let (lo, hi) = (self.name(*lo), self.name(*hi));
+                let pairs: Vec<String> =
+                    carried.iter().zip(init).map(|(c, i)| format!("{} = {}", self.name(*c), self.name(*i))).collect();
+                let types: Vec<&str> = init.iter().map(|r| self.ty(*r)).collect();
+                let v = self.name(*var);
+                if init.is_empty() {
+                    self.t.line(format!("scf.for {v} = {lo} to {hi} step {step} : i32 {{"));
+                    self.block(body);
+                    self.t.line("}");
+                    return;
+                }
+                let out = self.t.name();
+                self.t.line(format!(
+                    "{out}:{} = scf.for {v} = {lo} to {hi} step {step} iter_args({}) -> ({}) : i32 {{",
+                    init.len(),
+                    pairs.join(", "),
+                    types.join(", ")
+                ));
+                self.block(body);
+                let values: Vec<String> = yields.iter().map(|r| self.name(*r)).collect();
+                self.t.line(format!("scf.yield {} : {}", values.join(", "), types.join(", ")));
+                self.t.line("}");
+                for (i, r) in results.iter().enumerate() {
+                    self.set(*r, format!("{out}#{i}"));
+                }
+            }
+            Inst::If { results, condition, then, yields, otherwise, other } => {
+                let c = self.name(*condition);
+                let types: Vec<&str> = results.iter().map(|r| self.ty(*r)).collect();
+                let out = self.t.name();
+                if results.is_empty() {
+                    self.t.line(format!("scf.if {c} {{"));
+                } else {
+                    self.t.line(format!("{out}:{} = scf.if {c} -> ({}) {{", results.len(), types.join(", ")));
+                }
+                self.block(then);
+                self.yields(yields, &types);
+                if !otherwise.is_empty() || !results.is_empty() {
+                    self.t.line("} else {");
+                    self.block(otherwise);
+                    self.yields(other, &types);
+                }
+                self.t.line("}");
+                for (i, r) in results.iter().enumerate() {
+                    self.set(*r, format!("{out}#{i}"));
+                }
+            }
+        }
+    }
+
+    fn yields(&mut self, values: &[Reg], types: &[&str]) {
+        if !values.is_empty() {
+            let names: Vec<String> = values.iter().map(|r| self.name(*r)).collect();
+            self.t.line(format!("scf.yield {} : {}", names.join(", "), types.join(", ")));
+        }
+    }
+
+    fn thread(&mut self) -> String {
+        self.t.op("nvvm.read.ptx.sreg.tid.x : i32")
+    }
+
+    fn special(&mut self, s: Special) -> String {
+        let team = (self.l.lanes * self.l.warps) as i64;
+        match s {
+            Special::Symbol(i) => format!("%s{i}"),
+            Special::BlockX => self.t.op("nvvm.read.ptx.sreg.ctaid.x : i32"),
+            Special::BlockY => self.t.op("nvvm.read.ptx.sreg.ctaid.y : i32"),
+            Special::Lane => {
+                let (t, n) = (self.thread(), self.i32(team));
+                if self.l.teams == 1 { t } else { self.t.op(format!("arith.remui {t}, {n} : i32")) }
+            }
+            Special::Team => {
+                let (t, n) = (self.thread(), self.i32(team));
+                self.t.op(format!("arith.divui {t}, {n} : i32"))
+            }
+        }
+    }
+
+    fn unary(&mut self, r: Reg, op: Unary, from: Reg, a: &str) -> String {
+        match op {
+            Unary::Neg if self.kind(from).ty == Ty::F32 => self.t.op(format!("arith.negf {a} : f32")),
+            Unary::Neg => {
+                let (z, t) = (self.i32(0), self.ty(from));
+                self.t.op(format!("arith.subi {z}, {a} : {t}"))
+            }
+            Unary::Not => {
+                let one = self.t.op("arith.constant true");
+                self.t.op(format!("arith.xori {a}, {one} : i1"))
+            }
+            Unary::Exp => {
+                let k = self.f32(LOG2_E);
+                let x = self.f("arith.mulf", a, &k);
+                self.asm("ex2.approx.ftz.f32", &x)
+            }
+            Unary::Log => {
+                let (k, x) = (self.f32(LN_2), self.asm("lg2.approx.f32", a));
+                self.f("arith.mulf", &x, &k)
+            }
+            Unary::Sqrt => self.asm("sqrt.approx.f32", a),
+            Unary::Rsqrt => self.asm("rsqrt.approx.f32", a),
+            Unary::Recip => self.asm("rcp.approx.ftz.f32", a),
+            Unary::Sigmoid => {
+                let (k, one) = (self.f32(-LOG2_E), self.f32(1.0));
+                let x = self.f("arith.mulf", a, &k);
+                let x = self.asm("ex2.approx.ftz.f32", &x);
+                let x = self.f("arith.addf", &x, &one);
+                self.asm("rcp.approx.ftz.f32", &x)
+            }
+            Unary::Softplus => self.softplus(a),
+            Unary::Tanh => self.tanh(a),
+            Unary::Erf => self.erf(a),
+            Unary::Sin => self.circle("sin.approx.ftz.f32", a),
+            Unary::Cos => self.circle("cos.approx.ftz.f32", a),
+            Unary::Round => {
+                let h = self.t.op(format!(
+                    "llvm.inline_asm asm_dialect = att \"cvt.rn.bf16.f32 $0, $1;\", \"=h,f\" {a} : (f32) -> i16"
+                ));
+                self.widen(&h)
+            }
+            Unary::ToF32 => match self.kind(from).ty {
+                Ty::Bool => self.t.op(format!("arith.uitofp {a} : i1 to f32")),
+                Ty::F32 => a.to_string(),
+                t => self.t.op(format!("arith.sitofp {a} : {} to f32", ty(t))),
+            },
+            Unary::ToI32 => match self.kind(from).ty {
+                Ty::Bool => self.t.op(format!("arith.extui {a} : i1 to i32")),
+                Ty::F32 => self.t.op(format!(
+                    "llvm.inline_asm asm_dialect = att \"cvt.rzi.s32.f32 $0, $1;\", \"=r,f\" {a} : (f32) -> i32"
+                )),
+                _ => a.to_string(),
+            },
+            Unary::ToI64 => {
+                let _ = r;
+                self.t.op(format!("arith.extsi {a} : i32 to i64"))
+            }
+        }
+    }
+
+    /// A bf16's bits as f32.
+    fn widen(&mut self, half: &str) -> String {
+        let w = self.t.op(format!("arith.extui {half} : i16 to i32"));
+        let s = self.i32(16);
+        let w = self.t.op(format!("arith.shli {w}, {s} : i32"));
+        self.t.op(format!("arith.bitcast {w} : i32 to f32"))
+    }
+
+    fn absolute(&mut self, a: &str) -> String {
+        let n = self.t.op(format!("arith.negf {a} : f32"));
+        self.t.op(format!("arith.maximumf {a}, {n} : f32"))
+    }
+
+    /// `max(x, 0) + log1p(e^-|x|)`, the logarithm by the series of atanh: it is `x` itself from 20
+    /// on to the last bit, and never overflows.
+    fn softplus(&mut self, a: &str) -> String {
+        let (abs, k) = (self.absolute(a), self.f32(-LOG2_E));
+        let z = self.f("arith.mulf", &abs, &k);
+        let z = self.asm("ex2.approx.ftz.f32", &z);
+        let two = self.f32(2.0);
+        let d = self.f("arith.addf", &z, &two);
+        let d = self.asm("rcp.approx.ftz.f32", &d);
+        let s = self.f("arith.mulf", &z, &d);
+        let q = self.f("arith.mulf", &s, &s);
+        let mut p = self.f32(2.0 / 13.0);
+        for n in [11.0, 9.0, 7.0, 5.0, 3.0, 1.0] {
+            let c = self.f32(2.0 / n);
+            p = self.fma(&p, &q, &c);
+        }
+        let zero = self.f32(0.0);
+        let m = self.t.op(format!("arith.maximumf {a}, {zero} : f32"));
+        self.fma(&s, &p, &m)
+    }
+
+    /// `1 - 2 / (e^2x + 1)`, and its series near 0, where that would cancel.
+    fn tanh(&mut self, a: &str) -> String {
+        let (k, one) = (self.f32(2.0 * LOG2_E), self.f32(1.0));
+        let z = self.f("arith.mulf", a, &k);
+        let z = self.asm("ex2.approx.ftz.f32", &z);
+        let z = self.f("arith.addf", &z, &one);
+        let z = self.asm("rcp.approx.ftz.f32", &z);
+        let minus = self.f32(-2.0);
+        let far = self.fma(&z, &minus, &one);
+        let q = self.f("arith.mulf", a, a);
+        let mut p = self.f32(62.0 / 2835.0);
+        for c in [-17.0 / 315.0, 2.0 / 15.0, -1.0 / 3.0] {
+            let c = self.f32(c);
+            p = self.fma(&p, &q, &c);
+        }
+        let x3 = self.f("arith.mulf", &q, a);
+        let near = self.fma(&p, &x3, a);
+        let limit = self.f32(0.0625);
+        let small = self.t.op(format!("arith.cmpf olt, {q}, {limit} : f32"));
+        self.t.op(format!("arith.select {small}, {near}, {far} : f32"))
+    }
+
+    /// Abramowitz and Stegun 7.1.26, to 1.5e-7, and the series below a half.
+    fn erf(&mut self, a: &str) -> String {
+        let (abs, one, k) = (self.absolute(a), self.f32(1.0), self.f32(0.3275911));
+        let t = self.fma(&abs, &k, &one);
+        let t = self.asm("rcp.approx.ftz.f32", &t);
+        let mut p = self.f32(1.061405429);
+        for c in [-1.453152027, 1.421413741, -0.284496736, 0.254829592] {
+            let c = self.f32(c);
+            p = self.fma(&p, &t, &c);
+        }
+        let p = self.f("arith.mulf", &p, &t);
+        let q = self.f("arith.mulf", a, a);
+        let k = self.f32(-LOG2_E);
+        let e = self.f("arith.mulf", &q, &k);
+        let e = self.asm("ex2.approx.ftz.f32", &e);
+        let n = self.t.op(format!("arith.negf {e} : f32"));
+        let far = self.fma(&p, &n, &one);
+        let zero = self.f32(0.0);
+        let negative = self.t.op(format!("arith.cmpf olt, {a}, {zero} : f32"));
+        let minus = self.t.op(format!("arith.negf {far} : f32"));
+        let far = self.t.op(format!("arith.select {negative}, {minus}, {far} : f32"));
+        let mut p = self.f32(FRAC_2_SQRT_PI / 9360.0);
+        for c in [-1.0 / 1320.0, 1.0 / 216.0, -1.0 / 42.0, 1.0 / 10.0, -1.0 / 3.0, 1.0] {
+            let c = self.f32(FRAC_2_SQRT_PI * c);
+            p = self.fma(&p, &q, &c);
+        }
+        let near = self.f("arith.mulf", &p, a);
+        let limit = self.f32(0.25);
+        let small = self.t.op(format!("arith.cmpf olt, {q}, {limit} : f32"));
+        self.t.op(format!("arith.select {small}, {near}, {far} : f32"))
+    }
+
+    /// The nearest multiple of a turn taken off in three parts, then the device's function.
+    fn circle(&mut self, op: &str, a: &str) -> String {
+        let k = self.f32(1.0 / TAU);
+        let n = self.f("arith.mulf", a, &k);
+        let n = self.asm("cvt.rni.f32.f32", &n);
+        let mut x = a.to_string();
+        // The first two have few bits, so that their products with a count of turns are exact.
+        let first = f64::from(f32::from_bits((TAU as f32).to_bits() & 0xFFFF_F000));
+        let second = f64::from(f32::from_bits(((TAU - first) as f32).to_bits() & 0xFFFF_F000));
+        for part in [first, second, TAU - first - second] {
+            let c = self.f32(-part);
+            x = self.fma(&n, &c, &x);
+        }
+        self.asm(op, &x)
+    }
+
+    fn binary(&mut self, op: Binary, a: &str, b: &str, t: Ty) -> String {
+        let float = t == Ty::F32;
+        let name = match (op, float) {
+            (Binary::Add, true) => "arith.addf",
+            (Binary::Sub, true) => "arith.subf",
+            (Binary::Mul, true) => "arith.mulf",
+            (Binary::Max, true) => "arith.maximumf",
+            (Binary::Min, true) => "arith.minimumf",
+            (Binary::Div, true) => {
+                return self.t.op(format!(
+                    "llvm.inline_asm asm_dialect = att \"div.full.ftz.f32 $0, $1, $2;\", \"=f,f,f\" {a}, {b} : (f32, f32) -> f32"
+                ));
+            }
+            (Binary::Add, _) => "arith.addi",
+            (Binary::Sub, _) => "arith.subi",
+            (Binary::Mul, _) => "arith.muli",
+            (Binary::Max, _) => "arith.maxsi",
+            (Binary::Min, _) => "arith.minsi",
+            (Binary::And, _) => "arith.andi",
+            (Binary::Or, _) => "arith.ori",
+            (Binary::Shl, _) => "arith.shli",
+            (Binary::Shr, _) => "arith.shrui",
+            (Binary::Quotient, _) => "arith.divui",
+            (Binary::Remainder, _) => "arith.remui",
+            (Binary::Div | Binary::Rem, _) => return floor(&mut self.t, op, a, b, ty(t)),
+        };
+        self.t.binary(name, a, b, ty(t))
+    }
+
+    // ---- memory --------------------------------------------------------------------------------
+
+    fn address(&mut self, p: &Place) -> String {
+        let size = p.dtype.bytes();
+        let mut at = format!("%b{}", p.buffer);
+        // The part of the lane first: it is the same for all rows.
+        if let Some(l) = p.lane {
+            let l = self.name(l);
+            let wide = self.t.op(format!("arith.extsi {l} : i32 to i64"));
+            at = self.offset(&at, &wide, size);
+        }
+        if let Some(u) = p.uniform {
+            let u = self.name(u);
+            at = self.offset(&at, &u, size);
+        }
+        if p.constant != 0 {
+            let k = p.constant * size as i64;
+            at = self.t.op(format!("llvm.getelementptr {at}[{k}] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8"));
+        }
+        at
+    }
+
+    fn offset(&mut self, at: &str, by: &str, size: u64) -> String {
+        let element = match size {
+            1 => "i8",
+            2 => "i16",
+            _ => "i32",
+        };
+        self.t.op(format!("llvm.getelementptr {at}[{by}] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, {element}"))
+    }
+
+    fn load(&mut self, regs: &[Reg], p: &Place) {
+        let at = self.address(p);
+        self.words(regs, &at, 1, p.dtype, p.align);
+    }
+
+    /// Elements at an address.
+    fn words(&mut self, regs: &[Reg], at: &str, space: u32, dtype: DType, align: u64) {
+        let n = regs.len();
+        let load = |t: &mut Text, ty: &str| {
+            t.op(format!("llvm.load {at} {{alignment = {align} : i64}} : !llvm.ptr<{space}> -> {ty}"))
+        };
+        match dtype {
+            DType::Bf16 if n == 1 => {
+                let h = load(&mut self.t, "i16");
+                let name = self.widen(&h);
+                self.set(regs[0], name);
+            }
+            DType::Bf16 => {
+                let words = n / 2;
+                let v = load(&mut self.t, &if words == 1 { "i32".to_string() } else { format!("vector<{words}xi32>") });
+                for w in 0..words {
+                    let word = if words == 1 { v.clone() } else {
+                        self.t.op(format!("vector.extract {v}[{w}] : i32 from vector<{words}xi32>"))
+                    };
+                    let (s, m) = (self.i32(16), self.i32(-65536));
+                    let lo = self.t.op(format!("arith.shli {word}, {s} : i32"));
+                    let hi = self.t.op(format!("arith.andi {word}, {m} : i32"));
+                    for (half, i) in [(lo, 2 * w), (hi, 2 * w + 1)] {
+                        let name = self.t.op(format!("arith.bitcast {half} : i32 to f32"));
+                        self.set(regs[i], name);
+                    }
+                }
+            }
+            DType::F32 | DType::I32 => {
+                let e = if dtype == DType::F32 { "f32" } else { "i32" };
+                let v = load(&mut self.t, &if n == 1 { e.to_string() } else { format!("vector<{n}x{e}>") });
+                for (i, r) in regs.iter().enumerate() {
+                    let name = if n == 1 { v.clone() } else {
+                        self.t.op(format!("vector.extract {v}[{i}] : {e} from vector<{n}x{e}>"))
+                    };
+                    self.set(*r, name);
+                }
+            }
+            DType::Bool => {
+                let v = load(&mut self.t, &if n == 1 { "i8".to_string() } else { format!("vector<{n}xi8>") });
+                for (i, r) in regs.iter().enumerate() {
+                    let b = if n == 1 { v.clone() } else {
+                        self.t.op(format!("vector.extract {v}[{i}] : i8 from vector<{n}xi8>"))
+                    };
+                    let z = self.t.op("arith.constant 0 : i8");
+                    let name = self.t.op(format!("arith.cmpi ne, {b}, {z} : i8"));
+                    self.set(*r, name);
+                }
+            }
+        }
+    }
+
+    fn store(&mut self, values: &[Reg], p: &Place, mask: Option<Reg>) {
+        if let Some(m) = mask {
+            let m = self.name(m);
+            self.t.line(format!("scf.if {m} {{"));
+        }
+        let at = self.address(p);
+        let names: Vec<String> = values.iter().map(|r| self.name(*r)).collect();
+        let n = names.len();
+        let (parts, e): (Vec<String>, &str) = match p.dtype {
+            DType::Bf16 if n == 1 => {
+                let h = self.t.op(format!(
+                    "llvm.inline_asm asm_dialect = att \"cvt.rn.bf16.f32 $0, $1;\", \"=h,f\" {} : (f32) -> i16",
+                    names[0]
+                ));
+                (vec![h], "i16")
+            }
+            DType::Bf16 => {
+                let pack = |t: &mut Text, c: &[String]| t.op(format!(
+                    "llvm.inline_asm asm_dialect = att \"cvt.rn.bf16x2.f32 $0, $1, $2;\", \"=r,f,f\" {}, {} : (f32, f32) -> i32",
+                    c[1], c[0]
+                ));
+                (names.chunks(2).map(|c| pack(&mut self.t, c)).collect(), "i32")
+            }
+            DType::F32 => (names, "f32"),
+            DType::I32 => (names, "i32"),
+            DType::Bool => (names.iter().map(|b| self.t.op(format!("arith.extui {b} : i1 to i8"))).collect(), "i8"),
+        };
+        let n = parts.len();
+        let (value, t) = if n == 1 { (parts[0].clone(), e.to_string()) } else {
+            let t = format!("vector<{n}x{e}>");
+            let v = self.t.op(format!("vector.from_elements {} : {t}", parts.join(", ")));
+            (v, t)
+        };
+        self.t.line(format!("llvm.store {value}, {at} {{alignment = {} : i64}} : {t}, !llvm.ptr<1>", p.align));
+        if mask.is_some() {
+            self.t.line("}");
+        }
+    }
+
+    // ---- exchange ------------------------------------------------------------------------------
+
+    fn combine(&mut self, fold: Fold, t: Ty, a: &str, b: &str) -> String {
+        let op = if fold == Fold::Max { Binary::Max } else { Binary::Add };
+        self.binary(op, a, b, t)
+    }
+
+    fn reduce(&mut self, results: &[Reg], fold: Fold, values: &[Reg]) {
+        let mut names: Vec<String> = values.iter().map(|r| self.name(*r)).collect();
+        let width = self.i32(32);
+        for off in [16, 8, 4, 2, 1] {
+            let off = self.i32(off);
+            for (n, r) in names.iter_mut().zip(values) {
+                let (v, ok, t) = (self.t.name(), self.t.name(), self.ty(*r));
+                self.t.line(format!("{v}, {ok} = gpu.shuffle xor {n}, {off}, {width} : {t}"));
+                *n = self.combine(fold, self.kind(*r).ty, n, &v);
+            }
+        }
+        if self.l.warps > 1 {
+            let thread = self.thread();
+            let team = self.i32((32 * self.l.warps) as i64);
+            let lane = self.t.op(format!("arith.remui {thread}, {team} : i32"));
+            let team = self.t.op(format!("arith.divui {thread}, {team} : i32"));
+            let (c32, zero) = (self.i32(32), self.i32(0));
+            let warp = self.t.op(format!("arith.divui {lane}, {c32} : i32"));
+            let in_warp = self.t.op(format!("arith.remui {lane}, {c32} : i32"));
+            let first = self.t.op(format!("arith.cmpi eq, {in_warp}, {zero} : i32"));
+            let (warps, n) = (self.l.warps, names.len());
+            self.need(self.l.teams * warps * n * 4);
+            let per = self.i32((warps * n * 4) as i64);
+            let base = self.t.op(format!("arith.muli {team}, {per} : i32"));
+            let four = self.i32(4 * n as i64);
+            let mine = self.t.op(format!("arith.muli {warp}, {four} : i32"));
+            let mine = self.t.op(format!("arith.addi {base}, {mine} : i32"));
+            self.t.line("gpu.barrier");
+            self.t.line(format!("scf.if {first} {{"));
+            for (i, (v, r)) in names.iter().zip(values).enumerate() {
+                let at = self.shared_at(&mine, 4 * i);
+                let t = self.ty(*r);
+                self.t.line(format!("llvm.store {v}, {at} {{alignment = 4 : i64}} : {t}, !llvm.ptr<3>"));
+            }
+            self.t.line("}");
+            self.t.line("gpu.barrier");
+            for (i, (name, r)) in names.iter_mut().zip(values).enumerate() {
+                let (t, kind) = (self.ty(*r), self.kind(*r).ty);
+                let mut sum: Option<String> = None;
+                for w in 0..warps {
+                    let at = self.shared_at(&base, 4 * (w * n + i));
+                    let v = self.t.op(format!("llvm.load {at} {{alignment = 4 : i64}} : !llvm.ptr<3> -> {t}"));
+                    sum = Some(match sum {
+                        Some(s) => self.combine(fold, kind, &s, &v),
+                        None => v,
+                    });
+                }
+                if let Some(s) = sum {
+                    *name = s;
+                }
+            }
+        }
+        for (r, n) in results.iter().zip(names) {
+            self.set(*r, n);
+        }
+    }
+
+    fn need(&mut self, bytes: usize) {
+        self.shared = self.shared.max(self.ring + bytes);
+    }
+
+    /// An address in the exchange area: `base` bytes and a constant.
+    fn shared_at(&mut self, base: &str, k: usize) -> String {
+        let sm = self.t.op("llvm.mlir.addressof @smem : !llvm.ptr<3>");
+        let wide = self.t.op(format!("arith.extui {base} : i32 to i64"));
+        let at = self.t.op(format!("llvm.getelementptr {sm}[{wide}] : (!llvm.ptr<3>, i64) -> !llvm.ptr<3>, i8"));
+        let k = k + self.ring;
+        self.t.op(format!("llvm.getelementptr {at}[{k}] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8"))
+    }
+
+    fn teams(&mut self, results: &[Reg], values: &[Reg]) {
+        let threads = self.l.lanes * self.l.warps * self.l.teams;
+        let lanes = self.l.lanes * self.l.warps;
+        let batch = (EXCHANGE / (4 * threads)).max(1);
+        let thread = self.thread();
+        let (four, count) = (self.i32(4), self.i32(lanes as i64));
+        let mine = self.t.op(format!("arith.muli {thread}, {four} : i32"));
+        let lane = self.t.op(format!("arith.remui {thread}, {count} : i32"));
+        let lane = self.t.op(format!("arith.muli {lane}, {four} : i32"));
+        for (results, values) in results.chunks(batch).zip(values.chunks(batch)) {
+            self.need(values.len() * threads * 4);
+            self.t.line("gpu.barrier");
+            for (i, r) in values.iter().enumerate() {
+                let (v, at) = (self.name(*r), self.shared_at(&mine, 4 * i * threads));
+                self.t.line(format!("llvm.store {v}, {at} {{alignment = 4 : i64}} : f32, !llvm.ptr<3>"));
+            }
+            self.t.line("gpu.barrier");
+            for (i, r) in results.iter().enumerate() {
+                let mut sum: Option<String> = None;
+                for team in 0..self.l.teams {
+                    let at = self.shared_at(&lane, 4 * (i * threads + team * lanes));
+                    let v = self.t.op(format!("llvm.load {at} {{alignment = 4 : i64}} : !llvm.ptr<3> -> f32"));
+                    sum = Some(match sum {
+                        Some(s) => self.f("arith.addf", &s, &v),
+                        None => v,
+                    });
+                }
+                if let Some(s) = sum {
+                    self.set(*r, s);
+                }
+            }
+        }
+    }
+
+    /// Each lane looks at every 32nd document; the lanes' bits are joined.
+    fn documents(&mut self, out: (Reg, Reg), base: Reg, (cu, padded): (usize, usize), count: Reg) {
+        let (base, count) = (self.name(base), self.name(count));
+        let (zero, one, step) = (self.i32(0), self.i32(1), self.i32(32));
+        let last = self.t.op(format!("arith.subi {count}, {one} : i32"));
+        let top = self.t.op(format!("arith.subi {last}, {one} : i32"));
+        let thread = self.thread();
+        let lane = self.t.op(format!("arith.remui {thread}, {step} : i32"));
+        let none = self.t.op("arith.constant 0 : i64");
+        let r = self.t.name();
+        let (i, a, b) = (self.t.name(), self.t.name(), self.t.name());
+        self.t.line(format!("{r}:2 = scf.for {i} = {zero} to {last} step {step} iter_args({a} = {none}, {b} = {none}) -> (i64, i64) : i32 {{"));
+        let d = self.t.op(format!("arith.addi {i}, {lane} : i32"));
+        let there = self.t.op(format!("arith.cmpi slt, {d}, {last} : i32"));
+        let d = self.t.op(format!("arith.minsi {d}, {top} : i32"));
+        let wide = self.t.op(format!("arith.extsi {d} : i32 to i64"));
+        let entry = |s: &mut Self, buffer: usize, next: bool| {
+            let mut at = s.offset(&format!("%b{buffer}"), &wide, 4);
+            if next {
+                at = s.t.op(format!("llvm.getelementptr {at}[4] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8"));
+            }
+            s.t.op(format!("llvm.load {at} {{alignment = 4 : i64}} : !llvm.ptr<1> -> i32"))
+        };
+        let start = entry(self, padded, false);
+        let (c0, c1) = (entry(self, cu, false), entry(self, cu, true));
+        let (starts, valid) = document_bits(&mut self.t, &there, &start, (&c0, &c1), &base);
+        let s = self.t.op(format!("arith.ori {a}, {starts} : i64"));
+        let v = self.t.op(format!("arith.ori {b}, {valid} : i64"));
+        self.t.line(format!("scf.yield {s}, {v} : i64, i64"));
+        self.t.line("}");
+        for (k, r_out) in [(0, out.0), (1, out.1)] {
+            let word = format!("{r}#{k}");
+            let lo = self.t.op(format!("arith.trunci {word} : i64 to i32"));
+            let by = self.t.op("arith.constant 32 : i64");
+            let hi = self.t.op(format!("arith.shrui {word}, {by} : i64"));
+            let hi = self.t.op(format!("arith.trunci {hi} : i64 to i32"));
+            let all = self.i32(-1);
+            let lo = self.t.op(format!("nvvm.redux.sync or {lo}, {all} : i32 -> i32"));
+            let hi = self.t.op(format!("nvvm.redux.sync or {hi}, {all} : i32 -> i32"));
+            let lo = self.t.op(format!("arith.extui {lo} : i32 to i64"));
+            let hi = self.t.op(format!("arith.extui {hi} : i32 to i64"));
+            let hi = self.t.op(format!("arith.shli {hi}, {by} : i64"));
+            let name = self.t.op(format!("arith.ori {lo}, {hi} : i64"));
+            self.set(r_out, name);
+        }
+    }
+
+    // ---- the ring ------------------------------------------------------------------------------
+
+    fn slot(&mut self, s: &Slot) -> String {
+        let threads = self.l.lanes * self.l.warps * self.l.teams;
+        let stage = self.name(s.stage);
+        let group = self.i32((s.group * threads) as i64);
+        let at = self.t.op(format!("arith.muli {stage}, {group} : i32"));
+        let thread = self.thread();
+        let bytes = self.i32(s.bytes as i64);
+        let mine = self.t.op(format!("arith.muli {thread}, {bytes} : i32"));
+        let at = self.t.op(format!("arith.addi {at}, {mine} : i32"));
+        let sm = self.t.op("llvm.mlir.addressof @smem : !llvm.ptr<3>");
+        let wide = self.t.op(format!("arith.extui {at} : i32 to i64"));
+        let at = self.t.op(format!("llvm.getelementptr {sm}[{wide}] : (!llvm.ptr<3>, i64) -> !llvm.ptr<3>, i8"));
+        self.t.op(format!("llvm.getelementptr {at}[{}] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8", s.before * threads))
+    }
+
+    fn fetch(&mut self, p: &Place, ok: Option<Reg>, s: &Slot) {
+        let from = self.address(p);
+        let to = self.slot(s);
+        let to = self.t.op(format!("llvm.ptrtoint {to} : !llvm.ptr<3> to i32"));
+        let size = self.i32(s.bytes as i64);
+        let size = match ok {
+            Some(c) => {
+                let (c, z) = (self.name(c), self.i32(0));
+                self.t.op(format!("arith.select {c}, {size}, {z} : i32"))
+            }
+            None => size,
+        };
+        let cache = if s.bytes == 16 { "cg" } else { "ca" };
+        self.t.line(format!(
+            "llvm.inline_asm has_side_effects asm_dialect = att \"cp.async.{cache}.shared.global [$0], [$1], {}, $2;\", \"r,l,r,~{{memory}}\" {to}, {from}, {size} : (i32, !llvm.ptr<1>, i32) -> ()",
+            s.bytes
+        ));
+    }
+}
+
+/// Quotient and remainder toward minus infinity, 0 by 0.
+pub(crate) fn floor(t: &mut Text, op: Binary, a: &str, b: &str, ty: &str) -> String {
+    let (zero, one) = (t.op(format!("arith.constant 0 : {ty}")), t.op(format!("arith.constant 1 : {ty}")));
+    let none = t.op(format!("arith.cmpi eq, {b}, {zero} : {ty}"));
+    let by = t.op(format!("arith.select {none}, {one}, {b} : {ty}"));
+    let q = t.op(format!("arith.divsi {a}, {by} : {ty}"));
+    let r = t.op(format!("arith.remsi {a}, {by} : {ty}"));
+    let rest = t.op(format!("arith.cmpi ne, {r}, {zero} : {ty}"));
+    let sign = t.op(format!("arith.xori {r}, {by} : {ty}"));
+    let apart = t.op(format!("arith.cmpi slt, {sign}, {zero} : {ty}"));
+    let fix = t.op(format!("arith.andi {rest}, {apart} : i1"));
+    let out = if op == Binary::Div {
+        let less = t.op(format!("arith.subi {q}, {one} : {ty}"));
+        t.op(format!("arith.select {fix}, {less}, {q} : {ty}"))
+    } else {
+        let more = t.op(format!("arith.addi {r}, {by} : {ty}"));
+        t.op(format!("arith.select {fix}, {more}, {r} : {ty}"))
+    };
+    t.op(format!("arith.select {none}, {zero}, {out} : {ty}"))
+}
+
+/// The bits of one document among the 64 rows from `base` on: where it starts, and its valid rows.
+pub(crate) fn document_bits(t: &mut Text, there: &str, start: &str, (c0, c1): (&str, &str), base: &str) -> (String, String) {
+    let c = |t: &mut Text, v: i64, ty: &str| t.op(format!("arith.constant {v} : {ty}"));
+    let (zero, sixty_four) = (c(t, 0, "i32"), c(t, 64, "i32"));
+    let (none, one, all) = (c(t, 0, "i64"), c(t, 1, "i64"), c(t, -1, "i64"));
+    let s = t.op(format!("arith.subi {start}, {base} : i32"));
+    let length = t.op(format!("arith.subi {c1}, {c0} : i32"));
+    let e = t.op(format!("arith.addi {s}, {length} : i32"));
+    let inside = t.op(format!("arith.cmpi ult, {s}, {sixty_four} : i32"));
+    let inside = t.op(format!("arith.andi {inside}, {there} : i1"));
+    let lo = t.op(format!("arith.maxsi {s}, {zero} : i32"));
+    let lo = t.op(format!("arith.minsi {lo}, {sixty_four} : i32"));
+    let hi = t.op(format!("arith.minsi {e}, {sixty_four} : i32"));
+    let some = t.op(format!("arith.cmpi slt, {lo}, {hi} : i32"));
+    let some = t.op(format!("arith.andi {some}, {there} : i1"));
+    // Shifts by 64 mean nothing: each is kept below.
+    let top = c(t, 63, "i32");
+    let at = t.op(format!("arith.minsi {lo}, {top} : i32"));
+    let at = t.op(format!("arith.extui {at} : i32 to i64"));
+    let bit = t.op(format!("arith.shli {one}, {at} : i64"));
+    let starts = t.op(format!("arith.select {inside}, {bit}, {none} : i64"));
+    let rows = t.op(format!("arith.subi {hi}, {lo} : i32"));
+    let spare = t.op(format!("arith.subi {sixty_four}, {rows} : i32"));
+    let spare = t.op(format!("arith.maxsi {spare}, {zero} : i32"));
+    let spare = t.op(format!("arith.minsi {spare}, {top} : i32"));
+    let spare = t.op(format!("arith.extui {spare} : i32 to i64"));
+    let run = t.op(format!("arith.shrui {all}, {spare} : i64"));
+    let run = t.op(format!("arith.shli {run}, {at} : i64"));
+    let valid = t.op(format!("arith.select {some}, {run}, {none} : i64"));
+    (starts, valid)
+}
+
+pub(crate) fn float_compare(c: Cmp) -> &'static str {
+    match c {
+        Cmp::Eq => "oeq",
+        Cmp::Ne => "une",
+        Cmp::Lt => "olt",
+        Cmp::Le => "ole",
+        Cmp::Gt => "ogt",
+        Cmp::Ge => "oge",
+    }
+}
+
+pub(crate) fn whole_compare(c: Cmp) -> &'static str {
+    match c {
+        Cmp::Eq => "eq",
+        Cmp::Ne => "ne",
+        Cmp::Lt => "slt",
+        Cmp::Le => "sle",
+        Cmp::Gt => "sgt",
+        Cmp::Ge => "sge",
+    }
+}
