@@ -2,6 +2,7 @@
 //! which buffers is in the artifact's schedule.
 
 pub mod checkpoint;
+pub mod device;
 pub mod executor;
 pub mod optimizer;
 pub mod options;

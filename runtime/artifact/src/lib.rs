@@ -5,14 +5,17 @@
 //! plan.json          layout, chunks, schedule, memory: what people and tools read
 //! schedule.json      the steps of a training step, rank by rank: what the executor follows
 //! programs/*.vir     the programs that steps run, as text
+//! kernels/           kernels.json, the table of kernels with their launches, and their files
 //! ```
 //!
 //! These are plain types: the compiler and the executor share nothing else.
 
+pub mod kernels;
 mod manifest;
 mod plan;
 mod schedule;
 
+pub use kernels::Kernels;
 pub use manifest::{Init, Loss, Manifest, Parameter, PassRecord, ProgramRecord};
 pub use plan::{
     Chunk, Communication, Fusion, Layout, MemoryPeak, NearMiss, Plan, Recompute, SchedulePlan,
@@ -48,10 +51,18 @@ pub enum ArtifactError {
     /// Made by another version of the compiler.
     #[error("{path}: format {found}, this executor reads format {FORMAT}; compile it again")]
     Format {
-        /// The manifest.
+        /// The manifest, or the table of kernels.
         path: PathBuf,
         /// Its format.
         found: u32,
+    },
+    /// The table of kernels contradicts itself.
+    #[error("{path}: {error}")]
+    Kernels {
+        /// The table.
+        path: PathBuf,
+        /// How.
+        error: String,
     },
 }
 
