@@ -1,3 +1,16 @@
 //! Kernel code generation.
+//!
+//! The lowering half takes the MLIR text of a kernel and makes PTX, a cubin with its resource
+//! report, or a host object of it. Only [`lower`] needs LLVM, behind the cargo feature `llvm`;
+//! no type of melior, inkwell or LLVM leaves it.
 
+pub mod error;
 pub mod kernel;
+#[cfg(feature = "llvm")]
+pub mod lower;
+pub mod target;
+
+pub use error::{Error, Stage};
+#[cfg(feature = "llvm")]
+pub use lower::Lowering;
+pub use target::Target;

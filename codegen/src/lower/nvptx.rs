@@ -1,0 +1,50 @@
+//! GPU kernels: passes, bodies of the `__nv_*` calls, PTX.
+
+use inkwell::targets::{FileType, RelocMode};
+use melior::ir::operation::{OperationLike, OperationRef};
+use melior::ir::{BlockLike, Module};
+
+use super::llvm::{self, Unit};
+use crate::error::{Error, Stage};
+use crate::target::Target;
+
+pub(super) fn pipeline(target: Target, feature: &str) -> String {
+    format!(
+        "builtin.module(canonicalize,cse,nvvm-attach-target{{chip={target} features={feature} O=3}},\
+         gpu.module(convert-scf-to-cf,convert-gpu-to-nvvm{{index-bitwidth=0}},canonicalize,cse,\
+         reconcile-unrealized-casts,convert-nvvm-to-llvm))"
+    )
+}
+
+/// The only `gpu.module` of a module.
+pub(super) fn gpu_module<'c, 'a>(
+    module: &'a Module<'c>,
+    kernel: &str,
+) -> Result<OperationRef<'c, 'a>, Error> {
+    let mut found = None;
+    let mut next = module.body().first_operation();
+    while let Some(operation) = next {
+        if operation.name().as_string_ref().as_str() == Ok("gpu.module")
+            && found.replace(operation).is_some()
+        {
+            return Err(Error::new(kernel, Stage::Parse, "more than one gpu.module"));
+        }
+        next = operation.next_in_block();
+    }
+    found.ok_or_else(|| Error::new(kernel, Stage::Parse, "no gpu.module"))
+}
+
+pub(super) fn ptx(unit: &Unit<'_>, target: Target, feature: &str) -> Result<String, Error> {
+    let machine = llvm::machine(
+        "nvptx64-nvidia-cuda",
+        target.name(),
+        feature,
+        RelocMode::Default,
+        unit.kernel,
+    )?;
+    unit.seal(&machine, |name| name.starts_with("llvm."))?;
+    let code = unit.compile(&machine, FileType::Assembly)?;
+    let end = code.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    String::from_utf8(code[..end].to_vec())
+        .map_err(|error| unit.error(Stage::Emit, format!("PTX that is no text: {error}")))
+}
