@@ -247,7 +247,7 @@ impl<'b, 'f> Emitter<'b, 'f> {
     fn var(&mut self, v: &Var, element: i64) -> Result<Reg, Refusal> {
         Ok(match v {
             Var::Row => self.row.ok_or_else(|| Refusal::new("a row where there is none"))?,
-            Var::Group => self.group.ok_or_else(|| Refusal::new("a group where there is none"))?,
+            Var::Group(_) => self.group.ok_or_else(|| Refusal::new("a group where there is none"))?,
             Var::Chunk(_) => self.chunk.ok_or_else(|| Refusal::new("a chunk where there is none"))?,
             Var::Loop(i, _) => self.loops[*i as usize],
             Var::Size(s) => self.symbol(s)?,

@@ -6,7 +6,7 @@
 use super::ir::{Binary, Cmp, Fold, Inst, Kind, Launch, Number, Place, Reg, Slot, Special, Ty, Unary};
 use super::text::{Text, bits};
 use rustc_hash::FxHashMap;
-use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LOG2_E, TAU};
+use std::f64::consts::LN_2;
 use vlmc_ir::ty::DType;
 
 /// Bytes of shared memory that exchanges between warps may use at once.
@@ -256,11 +256,7 @@ impl Printer<'_> {
                 let one = self.t.op("arith.constant true");
                 self.t.op(format!("arith.xori {a}, {one} : i1"))
             }
-            Unary::Exp => {
-                let k = self.f32(LOG2_E);
-                let x = self.f("arith.mulf", a, &k);
-                self.asm("ex2.approx.ftz.f32", &x)
-            }
+            Unary::Exp2 => self.asm("ex2.approx.ftz.f32", a),
             Unary::Log => {
                 let (k, x) = (self.f32(LN_2), self.asm("lg2.approx.f32", a));
                 self.f("arith.mulf", &x, &k)
@@ -268,18 +264,9 @@ impl Printer<'_> {
             Unary::Sqrt => self.asm("sqrt.approx.f32", a),
             Unary::Rsqrt => self.asm("rsqrt.approx.f32", a),
             Unary::Recip => self.asm("rcp.approx.ftz.f32", a),
-            Unary::Sigmoid => {
-                let (k, one) = (self.f32(-LOG2_E), self.f32(1.0));
-                let x = self.f("arith.mulf", a, &k);
-                let x = self.asm("ex2.approx.ftz.f32", &x);
-                let x = self.f("arith.addf", &x, &one);
-                self.asm("rcp.approx.ftz.f32", &x)
-            }
-            Unary::Softplus => self.softplus(a),
-            Unary::Tanh => self.tanh(a),
-            Unary::Erf => self.erf(a),
-            Unary::Sin => self.circle("sin.approx.ftz.f32", a),
-            Unary::Cos => self.circle("cos.approx.ftz.f32", a),
+            Unary::Rint => self.asm("cvt.rni.f32.f32", a),
+            Unary::Sin => self.asm("sin.approx.ftz.f32", a),
+            Unary::Cos => self.asm("cos.approx.ftz.f32", a),
             Unary::Round => {
                 let h = self.t.op(format!(
                     "llvm.inline_asm asm_dialect = att \"cvt.rn.bf16.f32 $0, $1;\", \"=h,f\" {a} : (f32) -> i16"
@@ -313,102 +300,6 @@ impl Printer<'_> {
         self.t.op(format!("arith.bitcast {w} : i32 to f32"))
     }
 
-    fn absolute(&mut self, a: &str) -> String {
-        let n = self.t.op(format!("arith.negf {a} : f32"));
-        self.t.op(format!("arith.maximumf {a}, {n} : f32"))
-    }
-
-    /// `max(x, 0) + log1p(e^-|x|)`, the logarithm by the series of atanh: it is `x` itself from 20
-    /// on to the last bit, and never overflows.
-    fn softplus(&mut self, a: &str) -> String {
-        let (abs, k) = (self.absolute(a), self.f32(-LOG2_E));
-        let z = self.f("arith.mulf", &abs, &k);
-        let z = self.asm("ex2.approx.ftz.f32", &z);
-        let two = self.f32(2.0);
-        let d = self.f("arith.addf", &z, &two);
-        let d = self.asm("rcp.approx.ftz.f32", &d);
-        let s = self.f("arith.mulf", &z, &d);
-        let q = self.f("arith.mulf", &s, &s);
-        let mut p = self.f32(2.0 / 13.0);
-        for n in [11.0, 9.0, 7.0, 5.0, 3.0, 1.0] {
-            let c = self.f32(2.0 / n);
-            p = self.fma(&p, &q, &c);
-        }
-        let zero = self.f32(0.0);
-        let m = self.t.op(format!("arith.maximumf {a}, {zero} : f32"));
-        self.fma(&s, &p, &m)
-    }
-
-    /// `1 - 2 / (e^2x + 1)`, and its series near 0, where that would cancel.
-    fn tanh(&mut self, a: &str) -> String {
-        let (k, one) = (self.f32(2.0 * LOG2_E), self.f32(1.0));
-        let z = self.f("arith.mulf", a, &k);
-        let z = self.asm("ex2.approx.ftz.f32", &z);
-        let z = self.f("arith.addf", &z, &one);
-        let z = self.asm("rcp.approx.ftz.f32", &z);
-        let minus = self.f32(-2.0);
-        let far = self.fma(&z, &minus, &one);
-        let q = self.f("arith.mulf", a, a);
-        let mut p = self.f32(62.0 / 2835.0);
-        for c in [-17.0 / 315.0, 2.0 / 15.0, -1.0 / 3.0] {
-            let c = self.f32(c);
-            p = self.fma(&p, &q, &c);
-        }
-        let x3 = self.f("arith.mulf", &q, a);
-        let near = self.fma(&p, &x3, a);
-        let limit = self.f32(0.0625);
-        let small = self.t.op(format!("arith.cmpf olt, {q}, {limit} : f32"));
-        self.t.op(format!("arith.select {small}, {near}, {far} : f32"))
-    }
-
-    /// Abramowitz and Stegun 7.1.26, to 1.5e-7, and the series below a half.
-    fn erf(&mut self, a: &str) -> String {
-        let (abs, one, k) = (self.absolute(a), self.f32(1.0), self.f32(0.3275911));
-        let t = self.fma(&abs, &k, &one);
-        let t = self.asm("rcp.approx.ftz.f32", &t);
-        let mut p = self.f32(1.061405429);
-        for c in [-1.453152027, 1.421413741, -0.284496736, 0.254829592] {
-            let c = self.f32(c);
-            p = self.fma(&p, &t, &c);
-        }
-        let p = self.f("arith.mulf", &p, &t);
-        let q = self.f("arith.mulf", a, a);
-        let k = self.f32(-LOG2_E);
-        let e = self.f("arith.mulf", &q, &k);
-        let e = self.asm("ex2.approx.ftz.f32", &e);
-        let n = self.t.op(format!("arith.negf {e} : f32"));
-        let far = self.fma(&p, &n, &one);
-        let zero = self.f32(0.0);
-        let negative = self.t.op(format!("arith.cmpf olt, {a}, {zero} : f32"));
-        let minus = self.t.op(format!("arith.negf {far} : f32"));
-        let far = self.t.op(format!("arith.select {negative}, {minus}, {far} : f32"));
-        let mut p = self.f32(FRAC_2_SQRT_PI / 9360.0);
-        for c in [-1.0 / 1320.0, 1.0 / 216.0, -1.0 / 42.0, 1.0 / 10.0, -1.0 / 3.0, 1.0] {
-            let c = self.f32(FRAC_2_SQRT_PI * c);
-            p = self.fma(&p, &q, &c);
-        }
-        let near = self.f("arith.mulf", &p, a);
-        let limit = self.f32(0.25);
-        let small = self.t.op(format!("arith.cmpf olt, {q}, {limit} : f32"));
-        self.t.op(format!("arith.select {small}, {near}, {far} : f32"))
-    }
-
-    /// The nearest multiple of a turn taken off in three parts, then the device's function.
-    fn circle(&mut self, op: &str, a: &str) -> String {
-        let k = self.f32(1.0 / TAU);
-        let n = self.f("arith.mulf", a, &k);
-        let n = self.asm("cvt.rni.f32.f32", &n);
-        let mut x = a.to_string();
-        // The first two have few bits, so that their products with a count of turns are exact.
-        let first = f64::from(f32::from_bits((TAU as f32).to_bits() & 0xFFFF_F000));
-        let second = f64::from(f32::from_bits(((TAU - first) as f32).to_bits() & 0xFFFF_F000));
-        for part in [first, second, TAU - first - second] {
-            let c = self.f32(-part);
-            x = self.fma(&n, &c, &x);
-        }
-        self.asm(op, &x)
-    }
-
     fn binary(&mut self, op: Binary, a: &str, b: &str, t: Ty) -> String {
         let float = t == Ty::F32;
         let name = match (op, float) {
@@ -433,7 +324,7 @@ impl Printer<'_> {
             (Binary::Shr, _) => "arith.shrui",
             (Binary::Quotient, _) => "arith.divui",
             (Binary::Remainder, _) => "arith.remui",
-            (Binary::Div | Binary::Rem, _) => return floor(&mut self.t, op, a, b, ty(t)),
+            (Binary::Div | Binary::Rem, _) => return floor(&mut self.t, op, a, b, (ty(t), "i1"), &|v| v.to_string()),
         };
         self.t.binary(name, a, b, ty(t))
     }
@@ -760,25 +651,37 @@ impl Printer<'_> {
     }
 }
 
-/// Quotient and remainder toward minus infinity, 0 by 0.
-pub(crate) fn floor(t: &mut Text, op: Binary, a: &str, b: &str, ty: &str) -> String {
-    let (zero, one) = (t.op(format!("arith.constant 0 : {ty}")), t.op(format!("arith.constant 1 : {ty}")));
+/// Quotient and remainder toward minus infinity, 0 by 0; of a type and its truth's type, where
+/// constants are written by `all`.
+pub(crate) fn floor(
+    t: &mut Text,
+    op: Binary,
+    a: &str,
+    b: &str,
+    (ty, mask): (&str, &str),
+    all: &dyn Fn(i64) -> String,
+) -> String {
+    let (zero, one) = (t.op(format!("arith.constant {} : {ty}", all(0))), t.op(format!("arith.constant {} : {ty}", all(1))));
+    let choose = |t: &mut Text, c: &str, a: &str, b: &str| {
+        let types = if mask == "i1" { ty.to_string() } else { format!("{mask}, {ty}") };
+        t.op(format!("arith.select {c}, {a}, {b} : {types}"))
+    };
     let none = t.op(format!("arith.cmpi eq, {b}, {zero} : {ty}"));
-    let by = t.op(format!("arith.select {none}, {one}, {b} : {ty}"));
+    let by = choose(t, &none, &one, b);
     let q = t.op(format!("arith.divsi {a}, {by} : {ty}"));
     let r = t.op(format!("arith.remsi {a}, {by} : {ty}"));
     let rest = t.op(format!("arith.cmpi ne, {r}, {zero} : {ty}"));
     let sign = t.op(format!("arith.xori {r}, {by} : {ty}"));
     let apart = t.op(format!("arith.cmpi slt, {sign}, {zero} : {ty}"));
-    let fix = t.op(format!("arith.andi {rest}, {apart} : i1"));
+    let fix = t.op(format!("arith.andi {rest}, {apart} : {mask}"));
     let out = if op == Binary::Div {
         let less = t.op(format!("arith.subi {q}, {one} : {ty}"));
-        t.op(format!("arith.select {fix}, {less}, {q} : {ty}"))
+        choose(t, &fix, &less, &q)
     } else {
         let more = t.op(format!("arith.addi {r}, {by} : {ty}"));
-        t.op(format!("arith.select {fix}, {more}, {r} : {ty}"))
+        choose(t, &fix, &more, &r)
     };
-    t.op(format!("arith.select {none}, {zero}, {out} : {ty}"))
+    choose(t, &none, &zero, &out)
 }
 
 /// The bits of one document among the 64 rows from `base` on: where it starts, and its valid rows.

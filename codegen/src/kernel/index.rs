@@ -12,8 +12,8 @@ use vlmc_ir::dim::Symbol;
 pub(crate) enum Var {
     /// The first row of the rows that are computed together.
     Row,
-    /// The group of the row.
-    Group,
+    /// The group of the row: below the number given.
+    Group(i64),
     /// First element of a lane within its chunk of a group: below the limit given.
     Lane(i64),
     /// The same in a chunk that not all lanes have elements of; by number.
@@ -96,8 +96,8 @@ impl Ix {
         let (mut lo, mut hi) = (self.k, self.k);
         for (v, c) in &self.terms {
             let (a, b) = match v {
-                Var::Row | Var::Group | Var::Size(_) => return None,
-                Var::Lane(n) | Var::Tail(n, _) | Var::Chunk(n) | Var::Loop(_, n) => (0, n - 1),
+                Var::Row | Var::Size(_) => return None,
+                Var::Group(n) | Var::Lane(n) | Var::Tail(n, _) | Var::Chunk(n) | Var::Loop(_, n) => (0, n - 1),
                 Var::Mod(_, n) => (0, n - 1),
                 Var::Div(x, n) => {
                     let (a, b) = x.bounds()?;
@@ -211,13 +211,13 @@ mod tests {
     use super::*;
 
     fn group_lane(width: i64) -> Ix {
-        Ix::var(Var::Group).times(width).plus(&Ix::var(Var::Lane(width)))
+        Ix::var(Var::Group(16)).times(width).plus(&Ix::var(Var::Lane(width)))
     }
 
     #[test]
     fn heads_come_apart() {
         let (head, lane) = group_lane(128).split(128);
-        assert_eq!(head, Ix::var(Var::Group));
+        assert_eq!(head, Ix::var(Var::Group(16)));
         assert_eq!(lane, Ix::var(Var::Lane(128)));
     }
 
@@ -225,11 +225,11 @@ mod tests {
     fn a_slice_of_a_head_stays_linear() {
         let (head, lane) = group_lane(512).add(256).split(512);
         // Lanes reach the next head, so that quotients remain.
-        assert!(matches!(&head.terms[..], [(Var::Group, 1), (Var::Div(..), 1)]));
+        assert!(matches!(&head.terms[..], [(Var::Group(16), 1), (Var::Div(..), 1)]));
         assert!(matches!(&lane.terms[..], [(Var::Mod(..), 1)]));
-        let half = Ix::var(Var::Group).times(512).plus(&Ix::var(Var::Lane(256))).add(256);
+        let half = Ix::var(Var::Group(16)).times(512).plus(&Ix::var(Var::Lane(256))).add(256);
         let (head, lane) = half.split(512);
-        assert_eq!(head, Ix::var(Var::Group));
+        assert_eq!(head, Ix::var(Var::Group(16)));
         assert_eq!(lane, Ix::var(Var::Lane(256)).add(256));
     }
 

@@ -43,15 +43,16 @@ pub(crate) enum Special {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Unary {
     Neg,
-    Exp,
+    /// `2^x`
+    Exp2,
+    /// Natural.
     Log,
     Sqrt,
     Rsqrt,
     Recip,
-    Sigmoid,
-    Softplus,
-    Tanh,
-    Erf,
+    /// To the nearest whole number.
+    Rint,
+    /// Of at most half a turn.
     Sin,
     Cos,
     Not,

@@ -210,7 +210,7 @@ impl Emitter<'_, '_> {
             Ix::constant(p.width)
         } else {
             // The last group has fewer.
-            Ix::constant(p.total).plus(&Ix::var(Var::Group).times(-p.width))
+            Ix::constant(p.total).plus(&Ix::var(Var::Group(s.groups)).times(-p.width))
         };
         self.chunks(p.width).into_iter().map(|c| (c, end.clone())).collect()
     }
@@ -228,7 +228,7 @@ impl Emitter<'_, '_> {
 
     /// The element of a row that a lane's first element of a chunk is.
     fn flat_index(&mut self, s: &Section, p: &Piece, (chunk, end): (&Ix, &Ix)) -> Ix {
-        let group = if s.groups > 1 { Ix::var(Var::Group).times(p.width) } else { Ix::constant(0) };
+        let group = if s.groups > 1 { Ix::var(Var::Group(s.groups)).times(p.width) } else { Ix::constant(0) };
         if p.width == 1 {
             return group;
         }

@@ -2,6 +2,7 @@
 
 use super::code::Code;
 use super::ir::{Binary, Cmp, Reg, Ty, Unary};
+use std::f64::consts::{FRAC_2_SQRT_PI, LOG2_E, TAU};
 use vlmc_ir::ops::{Comparison, Op};
 use vlmc_ir::ty::DType;
 
@@ -19,17 +20,10 @@ pub(crate) fn apply(c: &mut Code, op: &Op, a: &[Reg], to: DType) -> Option<Reg> 
     let unary = |op: &Op| {
         Some(match op {
             Op::Neg => Unary::Neg,
-            Op::Exp => Unary::Exp,
             Op::Log => Unary::Log,
             Op::Sqrt => Unary::Sqrt,
             Op::Rsqrt => Unary::Rsqrt,
             Op::Recip => Unary::Recip,
-            Op::Sigmoid => Unary::Sigmoid,
-            Op::Softplus => Unary::Softplus,
-            Op::Tanh => Unary::Tanh,
-            Op::Erf => Unary::Erf,
-            Op::Sin => Unary::Sin,
-            Op::Cos => Unary::Cos,
             Op::Not => Unary::Not,
             _ => return None,
         })
@@ -55,15 +49,22 @@ pub(crate) fn apply(c: &mut Code, op: &Op, a: &[Reg], to: DType) -> Option<Reg> 
         return Some(c.binary(b, *x, *y));
     }
     Some(match (op, a) {
+        (Op::Exp, [x]) => exp(c, *x, 1.0),
+        (Op::Sigmoid, [x]) => sigmoid(c, *x),
+        (Op::Softplus, [x]) => softplus(c, *x),
+        (Op::Tanh, [x]) => tanh(c, *x),
+        (Op::Erf, [x]) => erf(c, *x),
+        (Op::Sin, [x]) => circle(c, Unary::Sin, *x),
+        (Op::Cos, [x]) => circle(c, Unary::Cos, *x),
         (Op::Silu, [x]) => {
-            let s = c.unary(Unary::Sigmoid, *x);
+            let s = sigmoid(c, *x);
             c.mul(*x, s)
         }
         // x (1 + erf(x / sqrt 2)) / 2
         (Op::Gelu, [x]) => {
             let (scale, half) = (c.f32(std::f64::consts::FRAC_1_SQRT_2), c.f32(0.5));
             let z = c.mul(*x, scale);
-            let e = c.unary(Unary::Erf, z);
+            let e = erf(c, z);
             let e = c.fma(e, half, half);
             c.mul(*x, e)
         }
@@ -74,7 +75,7 @@ pub(crate) fn apply(c: &mut Code, op: &Op, a: &[Reg], to: DType) -> Option<Reg> 
             let cube = c.mul(square, *x);
             let z = c.fma(b, cube, *x);
             let z = c.mul(k, z);
-            let (t, half) = (c.unary(Unary::Tanh, z), c.f32(0.5));
+            let (t, half) = (tanh(c, z), c.f32(0.5));
             let t = c.fma(t, half, half);
             c.mul(*x, t)
         }
@@ -110,4 +111,108 @@ fn cast(c: &mut Code, x: Reg, to: DType) -> Reg {
             c.compare(Cmp::Ne, x, zero)
         }
     }
+}
+
+/// `e^(k x)`
+fn exp(c: &mut Code, x: Reg, k: f64) -> Reg {
+    let k = c.f32(k * LOG2_E);
+    let x = c.mul(x, k);
+    c.unary(Unary::Exp2, x)
+}
+
+/// `1 / (1 + e^-x)`: where `e^-x` is too large for a number it is 0, as it should.
+fn sigmoid(c: &mut Code, x: Reg) -> Reg {
+    let (e, one) = (exp(c, x, -1.0), c.f32(1.0));
+    let d = c.add(e, one);
+    c.unary(Unary::Recip, d)
+}
+
+fn absolute(c: &mut Code, x: Reg) -> Reg {
+    let n = c.unary(Unary::Neg, x);
+    c.binary(Binary::Max, x, n)
+}
+
+/// `first + q (second + ..)`, the highest power first in the list.
+fn horner(c: &mut Code, q: Reg, coefficients: &[f64]) -> Reg {
+    let mut p = c.f32(coefficients.first().copied().unwrap_or(0.0));
+    for k in coefficients.iter().skip(1) {
+        let k = c.f32(*k);
+        p = c.fma(p, q, k);
+    }
+    p
+}
+
+/// `max(x, 0) + log1p(e^-|x|)`, the logarithm by the series of atanh: it is `x` itself from 20 on to
+/// the last bit, and never overflows.
+fn softplus(c: &mut Code, x: Reg) -> Reg {
+    let abs = absolute(c, x);
+    let (z, two) = (exp(c, abs, -1.0), c.f32(2.0));
+    let d = c.add(z, two);
+    let d = c.unary(Unary::Recip, d);
+    let s = c.mul(z, d);
+    let q = c.mul(s, s);
+    let series: Vec<f64> = [13.0, 11.0, 9.0, 7.0, 5.0, 3.0, 1.0].iter().map(|n| 2.0 / n).collect();
+    let p = horner(c, q, &series);
+    let zero = c.f32(0.0);
+    let m = c.binary(Binary::Max, x, zero);
+    c.fma(s, p, m)
+}
+
+/// `1 - 2 / (e^2x + 1)`, and the series near 0, where that would cancel.
+fn tanh(c: &mut Code, x: Reg) -> Reg {
+    let (e, one) = (exp(c, x, 2.0), c.f32(1.0));
+    let d = c.add(e, one);
+    let d = c.unary(Unary::Recip, d);
+    let minus = c.f32(-2.0);
+    let far = c.fma(d, minus, one);
+    let q = c.mul(x, x);
+    let p = horner(c, q, &[-1382.0 / 155_925.0, 62.0 / 2835.0, -17.0 / 315.0, 2.0 / 15.0, -1.0 / 3.0]);
+    let cube = c.mul(q, x);
+    let near = c.fma(p, cube, x);
+    let limit = c.f32(0.09);
+    let small = c.compare(Cmp::Lt, q, limit);
+    c.select(small, near, far)
+}
+
+/// Abramowitz and Stegun 7.1.26, to 1.5e-7, and the series near 0.
+fn erf(c: &mut Code, x: Reg) -> Reg {
+    let (abs, one, k) = (absolute(c, x), c.f32(1.0), c.f32(0.327_591_1));
+    let d = c.fma(abs, k, one);
+    let t = c.unary(Unary::Recip, d);
+    let p = horner(
+        c,
+        t,
+        &[1.061_405_429, -1.453_152_027, 1.421_413_741, -0.284_496_736, 0.254_829_592, 0.0],
+    );
+    let q = c.mul(x, x);
+    let e = exp(c, q, -1.0);
+    let e = c.unary(Unary::Neg, e);
+    let far = c.fma(p, e, one);
+    let minus = c.unary(Unary::Neg, far);
+    let zero = c.f32(0.0);
+    let negative = c.compare(Cmp::Lt, x, zero);
+    let far = c.select(negative, minus, far);
+    let series: Vec<f64> =
+        [1.0 / 9360.0, -1.0 / 1320.0, 1.0 / 216.0, -1.0 / 42.0, 0.1, -1.0 / 3.0, 1.0].iter().map(|k| k * FRAC_2_SQRT_PI).collect();
+    let p = horner(c, q, &series);
+    let near = c.mul(p, x);
+    let limit = c.f32(0.25);
+    let small = c.compare(Cmp::Lt, q, limit);
+    c.select(small, near, far)
+}
+
+/// The nearest multiple of a turn taken off in three parts, then the function of the rest.
+fn circle(c: &mut Code, op: Unary, x: Reg) -> Reg {
+    let k = c.f32(1.0 / TAU);
+    let n = c.mul(x, k);
+    let n = c.unary(Unary::Rint, n);
+    // The first two have few bits, so that their products with a number of turns are exact.
+    let short = |x: f64| f64::from(f32::from_bits((x as f32).to_bits() & 0xFFFF_F000));
+    let (first, second) = (short(TAU), short(TAU - short(TAU)));
+    let mut rest = x;
+    for part in [first, second, TAU - first - second] {
+        let part = c.f32(-part);
+        rest = c.fma(n, part, rest);
+    }
+    c.unary(op, rest)
 }

@@ -115,12 +115,7 @@ pub fn kernel(f: &Function, name: &str, machine: Machine, shape: &Shape) -> Resu
     let stored = plan::stored(&body);
     let mut rows = Poly::constant(1);
     for s in &first.sections {
-        if s.rows.as_constant().is_none() && rows.as_constant().is_none() && s.rows != rows {
-            return Err(Refusal::new(format!("{} and {} rows", s.rows, rows)));
-        }
-        if s.rows.as_constant().is_none() || rows.as_constant().unwrap_or(0) < s.rows.as_constant().unwrap_or(0) && rows.as_constant().is_some() {
-            rows = s.rows.clone();
-        }
+        rows = more(&rows, &s.rows).ok_or_else(|| Refusal::new(format!("{} and {} rows", s.rows, rows)))?;
     }
     let scratch = partials.iter().map(|p| Size { times: p.elements * 4, over: p.rows.clone(), per: p.per }).collect();
     let mut kernel = Kernel { name: name.to_string(), symbols, scratch, launches: vec![], mlir: vec![] };
@@ -163,4 +158,21 @@ fn symbols(f: &Function) -> Vec<Symbol> {
     out.sort();
     out.dedup();
     out
+}
+
+/// The larger of two numbers of rows, where that is evident.
+fn more(a: &Poly, b: &Poly) -> Option<Poly> {
+    let line = |p: &Poly| match p.as_constant() {
+        Some(k) => Some((None, 0, k)),
+        None => p.as_linear().map(|(s, a, b)| (Some(s.clone()), a, b)),
+    };
+    let ((s, k, c), (t, l, d)) = (line(a)?, line(b)?);
+    match (s, t) {
+        // A size is at least 1 wherever a kernel runs.
+        (None, None) => Some(if c >= d { a.clone() } else { b.clone() }),
+        (Some(_), None) if c + k >= d => Some(a.clone()),
+        (None, Some(_)) if d + l >= c => Some(b.clone()),
+        (Some(s), Some(t)) if s == t && c == d => Some(if k >= l { a.clone() } else { b.clone() }),
+        _ => None,
+    }
 }

@@ -9,9 +9,9 @@ use super::Refusal;
 use super::body::{Body, fixed};
 use super::index::Ix;
 use rustc_hash::FxHashSet;
-use vlmc_ir::dim::{Dim, Poly};
+use vlmc_ir::dim::Poly;
 use vlmc_ir::graph::Value;
-use vlmc_ir::ops::Op;
+use vlmc_ir::ops::{Class, Op};
 use vlmc_ir::ty::DType;
 
 /// One step from an element of a piece to the place in the output.
@@ -108,13 +108,21 @@ impl Shape {
         Shape { lanes: 16, held: 8, block: 1, strip: [32, 32], unroll: 1, vector: 1, stages: 0, resident: 0 };
 }
 
-/// Nodes of a body that are computed from a value on down, as far as rows go.
-fn below(body: &Body<'_>, v: Value, out: &mut FxHashSet<Value>) {
+/// Whether a value is an input, seen some way: what two readers of it share is a load.
+fn is_view(body: &Body<'_>, v: Value) -> bool {
     let node = body.f.node(v.node);
-    if !body.has_rows(v) || matches!(node.op, Op::Input { .. }) || !out.insert(v) {
+    match node.op {
+        Op::Input { .. } | Op::Constant { .. } | Op::Iota { .. } => true,
+        ref op => op.info().class == Class::View && node.operands.iter().all(|x| is_view(body, *x)),
+    }
+}
+
+/// Nodes of a body that are computed for a value, as far as rows go.
+fn below(body: &Body<'_>, v: Value, out: &mut FxHashSet<Value>) {
+    if !body.has_rows(v) || is_view(body, v) || !out.insert(v) {
         return;
     }
-    node.operands.iter().for_each(|x| below(body, *x, out));
+    body.f.node(v.node).operands.iter().for_each(|x| below(body, *x, out));
 }
 
 /// Whether a sum over rows is at or below each node.
@@ -406,9 +414,4 @@ pub(crate) fn forward(body: &Body<'_>, path: &[Way], mut at: Vec<Ix>) -> Result<
 /// Bytes of an element.
 pub(crate) fn bytes(d: DType) -> i64 {
     d.bytes() as i64
-}
-
-/// A dim as text, for the artifact.
-pub(crate) fn text(dims: &[Dim]) -> Vec<String> {
-    dims.iter().map(|d| d.size().to_string()).collect()
 }
