@@ -5,11 +5,15 @@
 //! no type of melior, inkwell or LLVM leaves it.
 
 pub mod error;
+mod link;
 #[cfg(feature = "llvm")]
 pub mod lower;
+pub mod ptxas;
 pub mod target;
 
 pub use error::{Error, Stage};
+pub use link::link_shared;
 #[cfg(feature = "llvm")]
 pub use lower::Lowering;
+pub use ptxas::Ptxas;
 pub use target::Target;
