@@ -93,8 +93,8 @@ impl Mlir {
     }
 }
 
-/// `place: message`, then its notes. Of a note only the first line is kept: MLIR adds the whole
-/// operation to some.
+/// `place: message`, then its notes, without the one that prints the operation, which may be all of
+/// a kernel.
 fn render(diagnostic: &Diagnostic<'_>) -> String {
     let mut text = match place(diagnostic.location(), &|_| true) {
         Some(Place { file, line, column }) => format!("{file}:{line}:{column}: {diagnostic}"),
@@ -102,9 +102,9 @@ fn render(diagnostic: &Diagnostic<'_>) -> String {
     };
     for note in (0..diagnostic.note_count()).filter_map(|i| diagnostic.note(i).ok()) {
         let note = note.to_string();
-        if let Some(line) = note.lines().next().filter(|line| !line.is_empty()) {
+        if !note.starts_with("see current operation") {
             text.push_str("\n  note: ");
-            text.push_str(line);
+            text.push_str(&note);
         }
     }
     text
