@@ -5,12 +5,16 @@
 //! no type of melior, inkwell or LLVM leaves it.
 
 pub mod error;
+mod link;
 pub mod kernel;
 #[cfg(feature = "llvm")]
 pub mod lower;
+pub mod ptxas;
 pub mod target;
 
 pub use error::{Error, Stage};
+pub use link::link_shared;
 #[cfg(feature = "llvm")]
 pub use lower::Lowering;
+pub use ptxas::Ptxas;
 pub use target::Target;

@@ -16,8 +16,10 @@ use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{
     CodeModel, FileType, InitializationConfig, RelocMode, Target, TargetMachine, TargetTriple,
 };
+use inkwell::values::BasicValue;
 use melior::ir::operation::OperationRef;
 
+use super::mlir::Mlir;
 use crate::error::{Error, Stage};
 
 /// Sets up the targets; more than once does no harm.
@@ -38,13 +40,14 @@ pub(super) struct Unit<'c> {
 /// Translates an operation and hands the module to `finish`, with LLVM's errors collected. Without
 /// a handler LLVM prints an error and ends the process.
 pub(super) fn emit<T>(
+    mlir: &Mlir,
     operation: OperationRef<'_, '_>,
     kernel: &str,
     finish: impl FnOnce(&Unit<'_>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let said = RefCell::new(Vec::new());
     let context = Context::create();
-    let module = translate(operation, &context, kernel)?;
+    let module = translate(mlir, operation, &context, kernel)?;
     let unit = Unit { context: &context, module, kernel, said: &said };
     unit.listen();
     finish(&unit)
@@ -53,10 +56,12 @@ pub(super) fn emit<T>(
 /// Adopts a module that MLIR makes. `mlir-sys` and `llvm-sys` name the same C structs with
 /// different types of Rust.
 fn translate<'c>(
+    mlir: &Mlir,
     operation: OperationRef<'_, '_>,
     context: &'c Context,
     kernel: &str,
 ) -> Result<Module<'c>, Error> {
+    mlir.forget();
     // SAFETY: the operation and the context are live, and the context outlives the module. What is
     // returned is null or a module that nobody else owns.
     unsafe {
@@ -65,7 +70,7 @@ fn translate<'c>(
             context.raw() as mlir_sys::LLVMContextRef,
         );
         if raw.is_null() {
-            return Err(Error::new(kernel, Stage::Translate, "MLIR's translation failed"));
+            return Err(mlir.error(kernel, Stage::Translate, "MLIR's translation failed"));
         }
         Ok(Module::new(raw as LLVMModuleRef))
     }
@@ -103,7 +108,10 @@ impl<'c> Unit<'c> {
         let unknown: Vec<String> = self
             .module
             .get_functions()
-            .filter(|function| function.get_first_basic_block().is_none())
+            .filter(|function| {
+                let value = function.as_global_value().as_pointer_value();
+                function.get_first_basic_block().is_none() && value.get_first_use().is_some()
+            })
             .map(|function| function.get_name().to_string_lossy().into_owned())
             .filter(|name| !known(name))
             .map(|name| format!("`{name}`"))

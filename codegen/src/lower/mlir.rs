@@ -6,11 +6,12 @@ use std::rc::Rc;
 
 use melior::diagnostic::{Diagnostic, DiagnosticSeverity};
 use melior::dialect::DialectRegistry;
+use melior::ir::Module;
 use melior::ir::operation::Operation;
-use melior::ir::{Location, Module};
 use melior::pass::PassManager;
 use melior::{Context, StringRef, utility};
 
+use super::lines::{Place, place};
 use crate::error::{Error, Stage};
 
 /// A context with every dialect and pass, and the diagnostics that it gave.
@@ -39,10 +40,14 @@ impl Mlir {
         Mlir { context, said }
     }
 
+    pub(super) fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// Reads and verifies a text that is one builtin module. Places in it are told as
     /// `name:line:column`.
     pub(super) fn parse(&self, text: &str, name: &str) -> Result<Module<'_>, Error> {
-        self.said.borrow_mut().clear();
+        self.forget();
         let (Ok(source), Ok(origin)) = (CString::new(text), CString::new(name)) else {
             return Err(Error::new(name, Stage::Parse, "the text holds a NUL byte"));
         };
@@ -68,11 +73,16 @@ impl Mlir {
         pipeline: &str,
         name: &str,
     ) -> Result<(), Error> {
-        self.said.borrow_mut().clear();
+        self.forget();
         let passes = PassManager::new(&self.context);
         utility::parse_pass_pipeline(passes.as_operation_pass_manager(), pipeline)
             .map_err(|error| Error::new(name, Stage::Passes, error.to_string()))?;
         passes.run(module).map_err(|error| self.error(name, Stage::Passes, &error.to_string()))
+    }
+
+    /// Begins a step: what was said before is not of it.
+    pub(super) fn forget(&self) {
+        self.said.borrow_mut().clear();
     }
 
     /// What the context said since the last step began, or `otherwise` if it said nothing.
@@ -83,41 +93,21 @@ impl Mlir {
     }
 }
 
-/// `place: message`, then its notes. Of a note only the first line is kept: MLIR adds the whole
-/// operation to some.
+/// `place: message`, then its notes, without the one that prints the operation, which may be all of
+/// a kernel.
 fn render(diagnostic: &Diagnostic<'_>) -> String {
-    let mut text = match place(diagnostic.location()) {
-        Some(place) => format!("{place}: {diagnostic}"),
+    let mut text = match place(diagnostic.location(), &|_| true) {
+        Some(Place { file, line, column }) => format!("{file}:{line}:{column}: {diagnostic}"),
         None => diagnostic.to_string(),
     };
     for note in (0..diagnostic.note_count()).filter_map(|i| diagnostic.note(i).ok()) {
         let note = note.to_string();
-        if let Some(line) = note.lines().next().filter(|line| !line.is_empty()) {
+        if !note.starts_with("see current operation") {
             text.push_str("\n  note: ");
-            text.push_str(line);
+            text.push_str(&note);
         }
     }
     text
-}
-
-/// The first `file:line:column` of a location.
-fn place(location: Location<'_>) -> Option<String> {
-    if location.is_file_line_col_range() {
-        let file = string(location.file_line_col_range_filename().as_string_ref());
-        let line = location.file_line_col_range_start_line();
-        return Some(format!("{file}:{line}:{}", location.file_line_col_range_start_column()));
-    }
-    if location.is_name() {
-        return place(location.name_child_location());
-    }
-    if location.is_call_site() {
-        return place(location.call_site_callee());
-    }
-    if location.is_fused() {
-        return (0..location.fused_num_locations())
-            .find_map(|index| place(location.fused_location(index)));
-    }
-    None
 }
 
 /// A string of MLIR's; an empty one is no string to melior.

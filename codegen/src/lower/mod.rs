@@ -1,8 +1,13 @@
 //! MLIR text to PTX or a host object.
 
+mod host;
+mod lines;
 mod llvm;
+mod math;
 mod mlir;
 mod nvptx;
+
+use lines::Lines;
 
 use crate::error::{Error, Stage};
 use crate::target::Target;
@@ -27,6 +32,10 @@ impl Lowering {
     /// `loc("file":line:column)` on its ops becomes `.loc` in the PTX; without any, the PTX has
     /// none. Equal texts give equal PTX.
     ///
+    /// Of the math dialect, exp2, log2, rsqrt and, with `fastmath<afn>`, exp, log, sin and cos are
+    /// the hardware's approximations; exp, log, log1p, sin, cos, tanh and erf without it are the
+    /// host's functions in scalar form.
+    ///
     /// # Errors
     ///
     /// The stage that failed with the tool's diagnostics; also for [`Target::Host`].
@@ -38,7 +47,30 @@ impl Lowering {
         let mut module = self.mlir.parse(mlir, &name)?;
         self.mlir.run(&mut module, &nvptx::pipeline(target, feature), &name)?;
         let kernel = nvptx::gpu_module(&module, &name)?;
-        llvm::emit(kernel, &name, |unit| nvptx::ptx(unit, target, feature))
+        lines::scope(self.mlir.context(), nvptx::body(kernel, &name)?, &name, Lines::Directives)?;
+        llvm::emit(&self.mlir, kernel, &name, |unit| nvptx::ptx(unit, target, feature))
+    }
+
+    /// An object file of the `func.func`s of `mlir`: position-independent x86-64 ELF for
+    /// [`Target::Host`].
+    ///
+    /// The text is a `module { func.func @name(!llvm.ptr, .., i32) { .. } }` over the dialects arith,
+    /// scf, cf, func, llvm, math and vector, say with `vector<16xf32>`. A public function is called
+    /// by its name under the C convention. The math dialect's f32 cos, erf, exp, exp2, log, log1p,
+    /// sin and tanh, scalar or of any number of lanes, are our own: within 2 ulp, except that sin
+    /// and cos are NaN for |x| > 2^48. Equal texts give equal objects.
+    ///
+    /// # Errors
+    ///
+    /// The stage that failed with the tool's diagnostics. Also where a function is called that would
+    /// need a library.
+    pub fn host_object(&self, mlir: &str) -> Result<Vec<u8>, Error> {
+        let name = kernel_name(mlir);
+        let mut module = self.mlir.parse(mlir, &name)?;
+        host::own_math(self.mlir.context(), &module, &name)?;
+        self.mlir.run(&mut module, host::PIPELINE, &name)?;
+        lines::scope(self.mlir.context(), module.body(), &name, Lines::Table)?;
+        llvm::emit(&self.mlir, module.as_operation(), &name, host::object)
     }
 }
 

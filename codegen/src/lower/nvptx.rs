@@ -2,9 +2,10 @@
 
 use inkwell::targets::{FileType, RelocMode};
 use melior::ir::operation::{OperationLike, OperationRef};
-use melior::ir::{BlockLike, Module};
+use melior::ir::{BlockLike, BlockRef, Module, RegionLike};
 
 use super::llvm::{self, Unit};
+use super::math;
 use crate::error::{Error, Stage};
 use crate::target::Target;
 
@@ -34,6 +35,15 @@ pub(super) fn gpu_module<'c, 'a>(
     found.ok_or_else(|| Error::new(kernel, Stage::Parse, "no gpu.module"))
 }
 
+/// The functions of a `gpu.module`.
+pub(super) fn body<'c, 'a>(
+    module: OperationRef<'c, 'a>,
+    kernel: &str,
+) -> Result<BlockRef<'c, 'a>, Error> {
+    let region = module.region(0).ok().and_then(|region| region.first_block());
+    region.ok_or_else(|| Error::new(kernel, Stage::Parse, "an empty gpu.module"))
+}
+
 pub(super) fn ptx(unit: &Unit<'_>, target: Target, feature: &str) -> Result<String, Error> {
     let machine = llvm::machine(
         "nvptx64-nvidia-cuda",
@@ -42,9 +52,22 @@ pub(super) fn ptx(unit: &Unit<'_>, target: Target, feature: &str) -> Result<Stri
         RelocMode::Default,
         unit.kernel,
     )?;
+    define_math(unit)?;
     unit.seal(&machine, |name| name.starts_with("llvm."))?;
     let code = unit.compile(&machine, FileType::Assembly)?;
     let end = code.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     String::from_utf8(code[..end].to_vec())
         .map_err(|error| unit.error(Stage::Emit, format!("PTX that is no text: {error}")))
+}
+
+/// Bodies for the `__nv_*` calls and the intrinsics that the hardware lacks.
+fn define_math(unit: &Unit<'_>) -> Result<(), Error> {
+    let calls = unit.module.get_functions().any(|function| {
+        function.get_first_basic_block().is_none()
+            && function.get_name().to_bytes().starts_with(b"__nv_")
+    });
+    if calls {
+        math::link(unit, include_str!("nvptx.ll"))?;
+    }
+    math::define(unit)
 }
