@@ -193,7 +193,8 @@ mod tests {
             passed,
             worst: (!passed).then(|| (vec![1, 0], "2e0".to_string(), "1e0".to_string())),
         };
-        let check = |outputs| Check { sizes: [("T".to_string(), 2)].into(), outputs };
+        let check =
+            |outputs| Check { sizes: [("T".to_string(), 2)].into(), positive: false, outputs };
         let good = KernelReport {
             kernel: "norm".to_string(),
             clusters: vec![],

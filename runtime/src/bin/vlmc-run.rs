@@ -11,7 +11,8 @@ use vlmc_runtime::run::run_or_tell;
 ///
 /// An artifact in a folder with the name of a command is given with its path, as in `./bench`.
 #[derive(Parser)]
-#[command(version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(version, disable_help_subcommand = true)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct Arguments {
     #[command(flatten)]
     run: Option<RunOptions>,
