@@ -1,4 +1,4 @@
-//! The flags of `vlmc run` and `vlmc-run`.
+//! The flags of `vlmc run` and `vlmc-run`, and of `vlmc-run bench`.
 
 use crate::optimizer::{Decay, Optimizer};
 use crate::weights::Weights;
@@ -86,6 +86,41 @@ pub struct RunOptions {
     /// Largest norm of the gradients; 0 for any [default: 1]
     #[arg(long, allow_negative_numbers = true, value_parser = not_negative)]
     pub clip: Option<f64>,
+}
+
+/// Where kernels are measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum BenchDevice {
+    /// The first GPU.
+    Cuda,
+    /// The host, with the kernels compiled for it.
+    Cpu,
+}
+
+/// Checks each kernel of an artifact against the reference evaluator, then times it.
+///
+/// Every kernel runs on 307 rows in documents of 1 to 65 rows with padding between them, and on one
+/// row; its outputs are compared with its part of the program evaluated in f64. Where all agree it
+/// is timed at the artifact's capacities, beside a copy on the device that moves as many bytes.
+#[derive(Clone, Debug, Args)]
+pub struct BenchOptions {
+    /// The artifact's directory
+    pub artifact: PathBuf,
+    /// Only this kernel, or those of this cluster or label [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub kernel: Option<String>,
+    /// Where to run
+    #[arg(long, value_enum, default_value_t = BenchDevice::Cuda)]
+    pub device: BenchDevice,
+    /// Writes JSON instead of a table [default: off]
+    #[arg(long)]
+    pub json: bool,
+    /// Rows to time with [default: the artifact's capacity]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub tokens: Option<u64>,
+    /// Times with documents of uneven lengths instead of one [default: off]
+    #[arg(long)]
+    pub packed: bool,
 }
 
 fn number(text: &str) -> Result<f64, String> {

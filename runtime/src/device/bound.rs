@@ -155,14 +155,6 @@ impl Bound {
         self.inputs.iter().chain(&self.outputs).try_fold(0, |n, s| Ok(n + bytes(s)?))
     }
 
-    /// Bytes that a run needs, scratch included.
-    ///
-    /// # Errors
-    /// See [`Bound::traffic`].
-    pub fn footprint(&self) -> Result<u64> {
-        Ok(self.traffic()? + self.scratch.iter().sum::<u64>())
-    }
-
     /// The parameters of launch `index` in order: an address for each pointer, then the symbols.
     ///
     /// # Errors
@@ -240,7 +232,6 @@ mod tests {
         assert_eq!(b.launches[0].grid, [3, 3, 1]);
         assert_eq!(b.scratch, [48]);
         assert_eq!(b.traffic().expect("small"), 34 * 96 * 2 + 16 + 4);
-        assert_eq!(b.footprint().expect("small"), 34 * 96 * 2 + 16 + 4 + 48);
     }
 
     #[test]

@@ -22,6 +22,9 @@ const REPLAYS: usize = 21;
 /// A graph repeats its calls until it has at least so many.
 const LEAST_CALLS: usize = 24;
 
+/// The driver from which on every function used here is there: that of CUDA 12.8.
+const LEAST_DRIVER: i32 = 12_080;
+
 /// A GPU.
 pub struct Cuda {
     context: Arc<CudaContext>,
@@ -43,6 +46,19 @@ fn told(e: DriverError) -> anyhow::Error {
     anyhow!("{} ({:?})", text.unwrap_or_else(|_| "unknown error".to_string()), e.0)
 }
 
+/// Has the driver keep what is freed for the next buffers, rather than give it back to the system
+/// whenever the device is waited for.
+fn keep_memory(context: &CudaContext) -> Result<()> {
+    let mut all = u64::MAX;
+    let threshold = sys::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    // SAFETY: the device is that of an open context, the pool that of the device, and the attribute
+    // is read from a 64-bit number that lives until the call returns.
+    unsafe {
+        let pool = result::device::get_default_mem_pool(context.cu_device()).map_err(told)?;
+        result::mem_pool::set_attribute(pool, threshold, (&raw mut all).cast()).map_err(told)
+    }
+}
+
 impl Cuda {
     /// Opens a GPU.
     ///
@@ -54,12 +70,26 @@ impl Cuda {
         if !unsafe { sys::is_culib_present() } {
             bail!("this machine has no CUDA driver: no libcuda was found");
         }
+        let mut version = 0;
+        // SAFETY: the driver writes one number to the address that it is given.
+        unsafe { sys::cuDriverGetVersion(&raw mut version) }.result().map_err(told)?;
+        if version < LEAST_DRIVER {
+            let number = |v: i32| format!("{}.{}", v / 1000, v % 1000 / 10);
+            bail!(
+                "the driver of this machine is for CUDA {}, and {} is needed",
+                number(version),
+                number(LEAST_DRIVER)
+            );
+        }
         let context = CudaContext::new(ordinal)
             .map_err(told)
             .with_context(|| format!("GPU {ordinal} does not open"))?;
         // SAFETY: events order streams for cudarc; all work of this device is on one stream, which
         // keeps its own order, and waits for events would break the capture of graphs.
         unsafe { context.disable_event_tracking() };
+        if context.has_async_alloc() {
+            keep_memory(&context).context("the memory pool")?;
+        }
         let (major, minor) = context.compute_capability().map_err(told)?;
         let name = context.name().map_err(told)?;
         let stream = context.new_stream().map_err(told)?;
@@ -149,7 +179,7 @@ impl Cuda {
             // promise of the compiler that wrote the table.
             unsafe { builder.launch(config) }
                 .map_err(told)
-                .with_context(|| format!("launch {i} of {} blocks", x * y * z))?;
+                .with_context(|| format!("launch {i} of {x} x {y} x {z} blocks"))?;
         }
         Ok(())
     }
