@@ -1,36 +1,31 @@
-//! Writes the MLIR and PTX of every cluster of a program: `ptx FILE.vir OUT [NAME]`.
-use std::{collections::BTreeMap, fs};
-use vlmc_codegen::kernel::{Machine, Shape, kernel};
-use vlmc_codegen::{Lowering, Target};
+//! Builds the kernels of a program's clusters and says what they take:
+//! `ptx FILE.vir OUT TARGET,..`.
+use std::path::Path;
+use vlmc_codegen::{Ptxas, build::build};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let a: Vec<String> = std::env::args().collect();
-    let text = fs::read_to_string(&a[1])?;
-    let p = vlmc_ir::text::parse::program(&text).map_err(|e| format!("{e:?}"))?;
-    let l = Lowering::new();
-    let mut seen: BTreeMap<String, String> = BTreeMap::new();
-    for f in p.functions.iter().filter(|f| f.cluster.is_some()) {
-        if a.get(3).is_some_and(|n| !f.name.contains(&**n)) {
-            continue;
-        }
-        let name = f.name.replace('.', "_");
-        let t = std::time::Instant::now();
-        match kernel(f, &name, Machine::Gpu, &Shape::GPU) {
-            Err(e) => println!("REFUSED {}: {e}", f.name),
-            Ok(k) => {
-                let made = t.elapsed();
-                for (launch, mlir) in k.launches.iter().zip(&k.mlir) {
-                    fs::write(format!("{}/{}.mlir", a[2], launch.symbol), mlir)?;
-                    let t = std::time::Instant::now();
-                    match l.ptx(mlir, Target::Sm90a) {
-                        Ok(ptx) => {
-                            fs::write(format!("{}/{}.ptx", a[2], launch.symbol), &ptx)?;
-                            println!("{} {:?} lines {} made {made:?} lowered {:?} ptx {}", launch.symbol, launch.grid[0].times, mlir.lines().count(), t.elapsed(), ptx.len());
-                        }
-                        Err(e) => println!("FAILED {}: {e}", launch.symbol),
-                    }
+    let p = vlmc_ir::text::parse::program(&std::fs::read_to_string(&a[1])?)?;
+    let targets = a[3].split(',').map(str::parse).collect::<Result<Vec<_>, _>>()?;
+    let ptxas = Ptxas::find()?.with_cache("/tmp/ptxas-cache");
+    let t = std::time::Instant::now();
+    let built = build(&p, &targets, Some(&ptxas))?;
+    println!("{:?}, assembler {} ms", t.elapsed(), built.assembled_ms);
+    for (file, bytes) in &built.files {
+        let path = Path::new(&a[2]).join(file);
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+        std::fs::write(path, bytes)?;
+    }
+    for (f, r) in &built.refused {
+        println!("REFUSED {f}: {r}");
+    }
+    if let Some(k) = &built.kernels {
+        k.write(Path::new(&a[2]))?;
+        for m in &k.modules {
+            for b in &m.targets {
+                for (l, r) in m.launches.iter().zip(&b.resources) {
+                    println!("{:60} {:8} regs {:3} spill {:4} block {:4}", l.symbol, b.target, r.registers, r.spill_bytes, l.block);
                 }
-                seen.insert(name, String::new());
             }
         }
     }

@@ -4,9 +4,11 @@
 //! report, or a host object of it. Only [`lower`] needs LLVM, behind the cargo feature `llvm`;
 //! no type of melior, inkwell or LLVM leaves it.
 
+#[cfg(feature = "llvm")]
+pub mod build;
 pub mod error;
-mod link;
 pub mod kernel;
+mod link;
 #[cfg(feature = "llvm")]
 pub mod lower;
 pub mod ptxas;

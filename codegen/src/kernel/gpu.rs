@@ -20,7 +20,18 @@ struct Printer<'l> {
     ring: usize,
 }
 
-/// The module's text, and the bytes of dynamic shared memory of a block.
+/// A module of these functions.
+pub(crate) fn module(name: &str, functions: &[String], shared: bool) -> String {
+    let shared = if shared {
+        "llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<0 x i8>\n"
+    } else {
+        ""
+    };
+    let functions = functions.concat();
+    format!("module attributes {{gpu.container_module}} {{\ngpu.module @{name} {{\n{shared}{functions}}}\n}}\n")
+}
+
+/// The function's text, and the bytes of dynamic shared memory of a block.
 pub(crate) fn print(l: &Launch) -> (String, usize) {
     let threads = l.lanes * l.warps * l.teams;
     let ring = l.ring.0 * l.ring.1 * threads;
@@ -34,13 +45,8 @@ pub(crate) fn print(l: &Launch) -> (String, usize) {
         attributes += &format!(", nvvm.minctasm = {} : i32", l.resident);
     }
     let name = &l.name;
-    let shared = if p.shared > 0 {
-        "llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<0 x i8>\n"
-    } else {
-        ""
-    };
     let text = format!(
-        "module attributes {{gpu.container_module}} {{\ngpu.module @{name} {{\n{shared}gpu.func @{name}({}) kernel attributes {{{attributes}}} {{\n{}gpu.return\n}}\n}}\n}}\n",
+        "gpu.func @{name}({}) kernel attributes {{{attributes}}} {{\n{}gpu.return\n}}\n",
         signature.join(", "),
         p.t.out
     );

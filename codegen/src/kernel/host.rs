@@ -14,7 +14,7 @@ struct Printer<'l> {
     names: FxHashMap<Reg, String>,
 }
 
-/// The module's text.
+/// The function's text.
 pub(crate) fn print(l: &Launch) -> String {
     let mut p = Printer { l, t: Text::default(), names: FxHashMap::default() };
     p.block(&l.body);
@@ -23,7 +23,7 @@ pub(crate) fn print(l: &Launch) -> String {
     let ranges = ["%x0: i32", "%x1: i32", "%y0: i32", "%y1: i32"].into_iter().map(str::to_string);
     let signature: Vec<String> = pointers.chain(sizes).chain(ranges).collect();
     format!(
-        "module {{\nfunc.func @{}({}) {{\n%one = arith.constant 1 : i32\nscf.for %y = %y0 to %y1 step %one : i32 {{\nscf.for %x = %x0 to %x1 step %one : i32 {{\n{}}}\n}}\nreturn\n}}\n}}\n",
+        "func.func @{}({}) {{\n%one = arith.constant 1 : i32\nscf.for %y = %y0 to %y1 step %one : i32 {{\nscf.for %x = %x0 to %x1 step %one : i32 {{\n{}}}\n}}\nreturn\n}}\n",
         l.name,
         signature.join(", "),
         p.t.out

@@ -91,8 +91,8 @@ pub struct Kernel {
     pub scratch: Vec<Size>,
     /// Launches in order.
     pub launches: Vec<Launch>,
-    /// The MLIR text of each launch.
-    pub mlir: Vec<String>,
+    /// Its MLIR text.
+    pub mlir: String,
 }
 
 /// What a kernel is written for.
@@ -118,7 +118,8 @@ pub fn kernel(f: &Function, name: &str, machine: Machine, shape: &Shape) -> Resu
         rows = more(&rows, &s.rows).ok_or_else(|| Refusal::new(format!("{} and {} rows", s.rows, rows)))?;
     }
     let scratch = partials.iter().map(|p| Size { times: p.elements * 4, over: p.rows.clone(), per: p.per }).collect();
-    let mut kernel = Kernel { name: name.to_string(), symbols, scratch, launches: vec![], mlir: vec![] };
+    let mut kernel = Kernel { name: name.to_string(), symbols, scratch, launches: vec![], mlir: String::new() };
+    let (mut functions, mut uses_shared) = (vec![], false);
     let one = Size { times: 1, over: Poly::constant(1), per: 1 };
     let stages = [(Some(&first), ""), (second.as_ref(), "_sum")];
     for (plan, suffix) in stages {
@@ -144,8 +145,13 @@ pub fn kernel(f: &Function, name: &str, machine: Machine, shape: &Shape) -> Resu
             block: (out.launch.lanes * out.launch.warps * out.launch.teams) as u32,
             shared_bytes: shared as u32,
         });
-        kernel.mlir.push(mlir);
+        functions.push(mlir);
+        uses_shared |= shared > 0;
     }
+    kernel.mlir = match machine {
+        Machine::Gpu => gpu::module(name, &functions, uses_shared),
+        Machine::Host => format!("module {{\n{}}}\n", functions.concat()),
+    };
     Ok(kernel)
 }
 

@@ -1,0 +1,301 @@
+//! The kernels of a program, built for its targets: the files and the table of an artifact.
+
+use crate::error::Error;
+use crate::kernel::{self, Kernel, Machine, Refusal, Shape};
+use crate::lower::Lowering;
+use crate::ptxas::{Ptxas, Source};
+use crate::target::Target;
+use rustc_hash::FxHashMap;
+use sha2::{Digest, Sha256};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use vlmc_artifact::kernels as table;
+use vlmc_ir::graph::{Function, Program};
+use vlmc_ir::text::print;
+
+/// What was built.
+#[derive(Clone, Debug, Default)]
+pub struct Built {
+    /// The table, for `kernels/kernels.json`.
+    pub kernels: Option<table::Kernels>,
+    /// Files by their path below the artifact's directory.
+    pub files: Vec<(String, Vec<u8>)>,
+    /// Clusters that have no kernel, and why.
+    pub refused: Vec<(String, Refusal)>,
+    /// Milliseconds that the assembler took, of all.
+    pub assembled_ms: u128,
+}
+
+/// A structurally distinct cluster, for one kind of machine.
+struct Job {
+    name: String,
+    function: Function,
+    machine: Machine,
+}
+
+/// What became of it: its kernel, and the code of its launches for each target.
+type Made = Result<Result<(Kernel, Vec<(Target, Code)>), Refusal>, Error>;
+
+/// Code of all launches.
+enum Code {
+    Ptx(String),
+    Object(Vec<u8>),
+}
+
+/// Builds every cluster of a program for every target. Clusters that differ in names alone share
+/// their kernel; the host's kernels are modules of their own, since their blocks are others.
+///
+/// # Errors
+/// What lowering, the assembler or the linker refused.
+pub fn build(p: &Program, targets: &[Target], ptxas: Option<&Ptxas>) -> Result<Built, Error> {
+    let gpu: Vec<Target> = targets.iter().copied().filter(|t| t.is_gpu()).collect();
+    let machines = [(Machine::Gpu, !gpu.is_empty()), (Machine::Host, targets.contains(&Target::Host))];
+    let mut jobs: Vec<Job> = vec![];
+    let mut by_text: FxHashMap<(String, bool), usize> = FxHashMap::default();
+    let mut clusters: Vec<(&Function, usize)> = vec![];
+    for f in p.functions.iter().filter(|f| f.cluster.is_some()) {
+        let function = anonymous(f);
+        let text = print::program(&Program { functions: vec![function.clone()], ..Program::default() });
+        for (machine, _) in machines.iter().filter(|(_, wanted)| *wanted) {
+            let host = *machine == Machine::Host;
+            let at = *by_text.entry((text.clone(), host)).or_insert(jobs.len());
+            if at == jobs.len() {
+                let name = format!("{}{}", name(f, &text), if host { "_host" } else { "" });
+                jobs.push(Job { name, function: function.clone(), machine: *machine });
+            }
+            clusters.push((f, at));
+        }
+    }
+    let mut out = Built::default();
+    let mut modules: Vec<table::Module> = vec![];
+    let mut index: Vec<Option<usize>> = vec![];
+    let mut objects = vec![];
+    for (i, (job, made)) in jobs.iter().zip(make(&jobs, &gpu)).enumerate() {
+        let (kernel, codes) = match made? {
+            Ok(made) => made,
+            Err(refusal) => {
+                let of = clusters.iter().filter(|(_, at)| *at == i);
+                out.refused.extend(of.map(|(f, _)| (f.name.clone(), refusal.clone())));
+                index.push(None);
+                continue;
+            }
+        };
+        let mut module = describe(job, &kernel);
+        for (target, code) in codes {
+            let file = match code {
+                Code::Ptx(ptx) => {
+                    let file = format!("kernels/{target}/{}.ptx", job.name);
+                    out.files.push((file.clone(), ptx.into_bytes()));
+                    file
+                }
+                Code::Object(object) => {
+                    objects.push(object);
+                    HOST_FILE.to_string()
+                }
+            };
+            let target = target.to_string();
+            module.targets.push(table::Built { target, file, cubin: None, resources: vec![] });
+        }
+        index.push(Some(modules.len()));
+        modules.push(module);
+    }
+    if let Some(ptxas) = ptxas {
+        assemble(ptxas, &gpu, &mut modules, &mut out)?;
+    }
+    if !objects.is_empty() {
+        out.files.push((HOST_FILE.to_string(), link(&objects)?));
+    }
+    let entry = |(f, at): &(&Function, usize)| Some(cluster(p, f, &modules.get(index[*at]?)?.name));
+    let clusters = clusters.iter().filter_map(entry).collect();
+    out.kernels = Some(table::Kernels { format: vlmc_artifact::FORMAT, modules, clusters });
+    Ok(out)
+}
+
+/// The library of all host kernels.
+const HOST_FILE: &str = "kernels/host.so";
+
+/// A cluster without its names: what is left decides its kernel.
+fn anonymous(f: &Function) -> Function {
+    let mut out = f.clone();
+    out.name = "kernel".to_string();
+    for (i, input) in out.inputs.iter_mut().enumerate() {
+        input.name = format!("in{i}").into();
+    }
+    for node in &mut out.nodes {
+        (node.name, node.region, node.origins) = (None, None, vec![]);
+    }
+    out.regions.clear();
+    out.outputs.iter_mut().for_each(|o| o.name = None);
+    out.cluster = Some("".into());
+    out
+}
+
+/// Label, direction, shape of the first output, and a hash of the body.
+fn name(f: &Function, text: &str) -> String {
+    let word = |s: &str| -> String {
+        s.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+    };
+    let label = word(f.cluster.as_deref().unwrap_or("cluster"));
+    let ty = f.outputs.first().map(|o| f.ty(o.value));
+    let dims = ty.map_or(vec![], |t| t.dims.iter().map(|d| word(&d.size().to_string())).collect());
+    let dtype = ty.map_or("", |t| t.dtype.name());
+    let hash: String = Sha256::digest(text.as_bytes()).iter().take(4).map(|b| format!("{b:02x}")).collect();
+    format!("{label}_{}_{}_{dtype}_{hash}", direction(f).1, dims.join("x"))
+}
+
+/// Whether a function came from the backward.
+fn direction(f: &Function) -> (table::Direction, &'static str) {
+    // Autodiff names the halves of a function so.
+    if f.name.contains(".bwd") { (table::Direction::Bwd, "bwd") } else { (table::Direction::Fwd, "fwd") }
+}
+
+/// All jobs on all cores, in order.
+fn make(jobs: &[Job], gpu: &[Target]) -> Vec<Made> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, Made)>> = Mutex::new(vec![]);
+    let worker = || {
+        let lowering = Lowering::new();
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some(job) = jobs.get(i) else { return };
+            let made = one(&lowering, job, gpu);
+            done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((i, made));
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|s| {
+        for _ in 1..cores.min(jobs.len()) {
+            s.spawn(worker);
+        }
+        worker();
+    });
+    let mut done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    done.sort_by_key(|(i, _)| *i);
+    done.into_iter().map(|(_, made)| made).collect()
+}
+
+fn one(lowering: &Lowering, job: &Job, gpu: &[Target]) -> Made {
+    let shape = match job.machine {
+        Machine::Gpu => Shape::GPU,
+        Machine::Host => Shape::HOST,
+    };
+    let kernel = match kernel::kernel(&job.function, &job.name, job.machine, &shape) {
+        Ok(k) => k,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let mut codes = vec![];
+    match job.machine {
+        Machine::Gpu => {
+            for target in gpu {
+                codes.push((*target, Code::Ptx(lowering.ptx(&kernel.mlir, *target)?)));
+            }
+        }
+        Machine::Host => {
+            codes.push((Target::Host, Code::Object(lowering.host_object(&kernel.mlir)?)));
+        }
+    }
+    Ok(Ok((kernel, codes)))
+}
+
+fn size(s: &kernel::Size) -> table::Size {
+    match s.over.as_constant() {
+        Some(n) => table::Size::constant((s.times * ((n + s.per - 1) / s.per)) as u64),
+        None => table::Size::of(s.times as u64, s.over.to_string(), s.per as u64),
+    }
+}
+
+fn describe(job: &Job, k: &Kernel) -> table::Module {
+    let operand = |ty: &vlmc_ir::ty::Ty| table::Operand {
+        dtype: ty.dtype.name().to_string(),
+        dims: ty.dims.iter().map(|d| d.size().to_string()).collect(),
+    };
+    let f = &job.function;
+    let launches = k.launches.iter().map(|l| table::Launch {
+        symbol: l.symbol.clone(),
+        grid: [size(&l.grid[0]), size(&l.grid[1]), table::Size::constant(1)],
+        block: l.block,
+        shared_bytes: l.shared_bytes,
+        arguments: l.arguments.iter().map(|a| match *a {
+            kernel::Argument::Input(i) => table::Argument::Input(i),
+            kernel::Argument::Output(i) => table::Argument::Output(i),
+            kernel::Argument::Scratch(i) => table::Argument::Scratch(i),
+        }).collect(),
+    });
+    table::Module {
+        name: job.name.clone(),
+        targets: vec![],
+        symbols: k.symbols.iter().map(|s| s.to_string()).collect(),
+        inputs: f.inputs.iter().map(|i| operand(&i.ty)).collect(),
+        outputs: f.outputs.iter().map(|o| operand(f.ty(o.value))).collect(),
+        scratch: k.scratch.iter().map(size).collect(),
+        launches: launches.collect(),
+    }
+}
+
+fn cluster(p: &Program, f: &Function, module: &str) -> table::Cluster {
+    let mut lines: Vec<String> = vec![];
+    for o in f.nodes.iter().flat_map(|n| &n.origins) {
+        let file = p.files.get(o.file as usize).map_or("?", String::as_str);
+        let line = format!("{file}:{}", o.line);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    let label = f.cluster.as_deref().unwrap_or_default().to_string();
+    table::Cluster {
+        function: f.name.clone(),
+        module: module.to_string(),
+        rule: label.clone(),
+        label,
+        direction: direction(f).0,
+        lines,
+    }
+}
+
+/// Assembles the PTX of every module, and notes what it takes.
+fn assemble(ptxas: &Ptxas, gpu: &[Target], modules: &mut [table::Module], out: &mut Built) -> Result<(), Error> {
+    let began = std::time::Instant::now();
+    let mut sources = vec![];
+    let mut texts = vec![];
+    for (i, m) in modules.iter().enumerate() {
+        for (j, b) in m.targets.iter().enumerate() {
+            let target = gpu.iter().find(|t| t.name() == b.target);
+            let file = out.files.iter().find(|(f, _)| *f == b.file);
+            if let (Some(target), Some((_, bytes))) = (target, file) {
+                texts.push((i, j, *target, String::from_utf8_lossy(bytes).into_owned()));
+            }
+        }
+    }
+    for (i, _, target, ptx) in &texts {
+        sources.push(Source { name: &modules[*i].name, ptx, target: *target });
+    }
+    let cubins = ptxas.assemble_all(&sources);
+    for ((i, j, target, _), cubin) in texts.iter().zip(cubins) {
+        let cubin = cubin?;
+        let name = modules[*i].name.clone();
+        let file = format!("kernels/{target}/{name}.cubin");
+        let launches = modules[*i].launches.clone();
+        let built = &mut modules[*i].targets[*j];
+        built.resources = launches.iter().map(|l| {
+            let found = cubin.kernels.iter().find(|k| k.name == l.symbol);
+            let r = found.map(|k| k.resources).unwrap_or_default();
+            table::Resources {
+                registers: r.registers,
+                spill_bytes: r.spill_stores + r.spill_loads,
+                shared_bytes: r.shared + l.shared_bytes,
+            }
+        }).collect();
+        built.cubin = Some(file.clone());
+        out.files.push((file, cubin.bytes));
+    }
+    out.assembled_ms = began.elapsed().as_millis();
+    Ok(())
+}
+
+fn link(objects: &[Vec<u8>]) -> Result<Vec<u8>, Error> {
+    let failed = |e: std::io::Error| Error::new("", crate::Stage::Link, e.to_string());
+    let folder = tempfile::tempdir().map_err(failed)?;
+    let path = folder.path().join("host.so");
+    crate::link_shared(objects, &path)?;
+    std::fs::read(&path).map_err(failed)
+}
