@@ -642,7 +642,12 @@ impl Emitter<'_, '_> {
                         To::Partial { node, taps, scratch } => {
                             let sums = self.load_sums(s, p, *scratch, *taps, strip, (&chunk, &end), row)?;
                             let sums = self.accumulate(*node, *taps, p, &index, row, &sums)?;
+                            self.code.begin();
+                            self.enter();
                             self.put_sums(s, p, *scratch, *taps, strip, (&chunk, &end), &sums)?;
+                            self.leave();
+                            let then = self.code.end();
+                            self.code.if_(there, (then, vec![]), (vec![], vec![]));
                         }
                     }
                 }
@@ -730,6 +735,11 @@ impl Emitter<'_, '_> {
             }
         }
         self.leave();
+        let then = self.code.end();
+        // Another section may have more rows, and the grid has them.
+        let there = self.row_there(0)?;
+        self.code.begin();
+        self.code.if_(there, (then, vec![]), (vec![], vec![]));
         let then = self.code.end();
         self.first_team(then);
         Ok(())

@@ -3,6 +3,8 @@
 pub mod compile;
 pub mod eval;
 pub mod fusion;
+#[cfg(feature = "codegen")]
+pub mod kernels;
 pub mod parameters;
 pub mod settings;
 pub mod spec;

@@ -27,6 +27,10 @@ pub struct Args {
     /// Model dtype [default: `dtype` of the settings, f32]
     #[arg(long, value_enum)]
     dtype: Option<Dtype>,
+    /// Generate kernels for these: sm_90a, sm_90, sm_80, sm_100, host; the step then runs the fused
+    /// graph
+    #[arg(long, value_name = "TARGET", value_delimiter = ',')]
+    target: Vec<String>,
     /// Write the artifact here
     #[arg(short, long, value_name = "DIR")]
     output: String,
@@ -61,10 +65,10 @@ pub fn run(c: &mut Context, args: Args) -> Done {
         dtype,
         capacity,
         microbatches,
-        fused: false,
+        fused: !args.target.is_empty(),
         flags: flags(c),
     };
-    let compiled = compile(&lib, &request).map_err(|e| match e {
+    let mut compiled = compile(&lib, &request).map_err(|e| match e {
         CompileError::Spec(diags) => match c.ui.report(&diags, &lib.sources) {
             Err(stop) => stop,
             Ok(()) => crate::ui::Stop::Told,
@@ -74,15 +78,90 @@ pub fn run(c: &mut Context, args: Args) -> Done {
         ),
     })?;
     let directory = Path::new(&args.output);
+    let kernels = kernels(c, &mut compiled, &args.target)?;
     compiled.artifact.write(directory).map_err(|e| {
         c.ui.fail(
             Diag::error(Code::FileAccess, format!("cannot write the artifact: {e}"))
                 .help("choose another folder with `-o`"),
         )
     })?;
+    kernels.write(c, directory)?;
     dump(c, &compiled, &lib, directory)?;
     c.ui.note(&banner(&compiled, directory, started.elapsed().as_secs_f64()));
     Ok(())
+}
+
+/// Kernels to write.
+#[cfg(feature = "codegen")]
+struct Kernels(Option<vlmc_codegen::build::Built>);
+
+#[cfg(feature = "codegen")]
+fn kernels(
+    c: &Context,
+    compiled: &mut Compiled,
+    targets: &[String],
+) -> Result<Kernels, crate::ui::Stop> {
+    let mut parsed = vec![];
+    for t in targets {
+        let target: vlmc::kernels::Target = t.parse().map_err(|e| {
+            c.ui.fail(Diag::error(Code::BadSetting, format!("`--target`: {e}")))
+        })?;
+        if !parsed.contains(&target) {
+            parsed.push(target);
+        }
+    }
+    if parsed.is_empty() {
+        return Ok(Kernels(None));
+    }
+    let cache = vlmc::kernels::cache();
+    let built = vlmc::kernels::make(compiled, &parsed, cache.as_deref()).map_err(|e| {
+        c.ui.fail(
+            Diag::error(Code::CannotCompile, format!("{e:#}")).help("see `vlmc explain V0404`"),
+        )
+    })?;
+    Ok(Kernels(Some(built)))
+}
+
+#[cfg(feature = "codegen")]
+impl Kernels {
+    fn write(&self, c: &Context, directory: &Path) -> Done {
+        let done = match &self.0 {
+            Some(built) => vlmc::kernels::write(built, directory),
+            None => vlmc::kernels::clear(directory),
+        };
+        done.map_err(|e| {
+            c.ui.fail(
+                Diag::error(Code::FileAccess, format!("cannot write the kernels: {e:#}"))
+                    .help("choose another folder with `-o`"),
+            )
+        })
+    }
+}
+
+/// No kernels: this build has no code generation.
+#[cfg(not(feature = "codegen"))]
+struct Kernels;
+
+#[cfg(not(feature = "codegen"))]
+fn kernels(
+    c: &Context,
+    _: &mut Compiled,
+    targets: &[String],
+) -> Result<Kernels, crate::ui::Stop> {
+    if targets.is_empty() {
+        return Ok(Kernels);
+    }
+    Err(c.ui.fail(Diag::error(
+        Code::CannotCompile,
+        "this vlmc was built without code generation (`--no-default-features`)",
+    )))
+}
+
+#[cfg(not(feature = "codegen"))]
+impl Kernels {
+    fn write(&self, _: &Context, _: &Path) -> Done {
+        Ok(())
+    }
 }
 
 /// Settings that shape the artifact, sorted.

@@ -1,0 +1,89 @@
+//! The kernels of a compiled program, beside its artifact.
+
+use crate::compile::Compiled;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use vlmc_artifact::NearMiss;
+use vlmc_codegen::Ptxas;
+use vlmc_codegen::build::{Built, build};
+pub use vlmc_codegen::Target;
+
+/// Builds the kernels of the fused graph, and notes the clusters that have none among the near
+/// misses.
+///
+/// # Errors
+/// When a tool is missing, or refuses what it was given, which is a bug.
+pub fn make(compiled: &mut Compiled, targets: &[Target], cache: Option<&Path>) -> Result<Built> {
+    let ptxas = match targets.iter().any(|t| t.is_gpu()) {
+        true => {
+            let found = Ptxas::find()?;
+            Some(match cache {
+                Some(folder) => found.with_cache(folder),
+                None => found,
+            })
+        }
+        false => None,
+    };
+    let program = &compiled.fused.program;
+    let built = build(program, targets, ptxas.as_ref())?;
+    for (function, refusal) in &built.refused {
+        let at = refusal.origin.as_ref().map_or_else(String::new, |o| {
+            let file = program.files.get(o.file as usize).map_or("?", String::as_str);
+            format!("{file}:{}:{}", o.line, o.column)
+        });
+        let miss = NearMiss {
+            rule: "kernel".to_string(),
+            function: function.clone(),
+            at,
+            reason: refusal.to_string(),
+        };
+        if !compiled.artifact.plan.near_misses.contains(&miss) {
+            compiled.artifact.plan.near_misses.push(miss);
+        }
+    }
+    let names = targets.iter().map(|t| t.to_string());
+    compiled.artifact.manifest.targets.extend(names);
+    Ok(built)
+}
+
+/// Where assembled kernels are kept from one compilation to the next: `VLMC_CACHE`, or `vlmc` in the
+/// user's cache folder.
+pub fn cache() -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    folder("VLMC_CACHE")
+        .or_else(|| folder("XDG_CACHE_HOME").map(|f| f.join("vlmc")))
+        .or_else(|| folder("HOME").map(|f| f.join(".cache").join("vlmc")))
+}
+
+/// Writes kernels into an artifact's folder, in place of those that were there.
+///
+/// # Errors
+/// When the file system says no.
+pub fn write(built: &Built, directory: &Path) -> Result<()> {
+    clear(directory)?;
+    for (file, bytes) in &built.files {
+        let path = directory.join(file);
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        std::fs::write(&path, bytes).with_context(|| path.display().to_string())?;
+    }
+    if let Some(kernels) = &built.kernels {
+        kernels.write(directory)?;
+    }
+    Ok(())
+}
+
+/// Removes the kernels of an earlier compilation.
+///
+/// # Errors
+/// When the file system says no.
+pub fn clear(directory: &Path) -> Result<()> {
+    let folder = directory.join("kernels");
+    match std::fs::remove_dir_all(&folder) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+            Err(e).with_context(|| folder.display().to_string())
+        }
+        _ => Ok(()),
+    }
+}
