@@ -38,6 +38,8 @@ struct Best {
     /// Dense indices of the classes that the term needs, this one too, increasing.
     needs: Vec<u32>,
     node: usize,
+    /// Whether it is pieces side by side, seen through casts and reshapes.
+    joins: bool,
 }
 
 /// Chooses for every class that has a term at all. `rank` tells inputs, parameters, calls and
@@ -124,7 +126,7 @@ fn shallow(
                 let total = longest.saturating_add(own.max(1));
                 if best[i].as_ref().is_none_or(|b| total < b.total) {
                     let key = hash(graph, n, below.iter().map(|b| b.key).collect(), rank);
-                    best[i] = Some(Best { total, own, key, needs: vec![], node: k });
+                    best[i] = Some(Best { total, own, key, needs: vec![], node: k, joins: false });
                     changed = true;
                 }
             }
@@ -187,13 +189,16 @@ fn term(
     needs.dedup();
     let mut below = Below::default();
     for c in children {
-        let chosen = best[*c as usize].as_ref();
-        match chosen.and_then(|b| graph.analysis.op(&graph[ids[*c as usize]].nodes[b.node])) {
-            Some(Op::Concat { .. }) => below.concat = true,
-            Some(Op::Reshape { .. }) => below.reshape = true,
-            _ => {}
-        }
+        let Some(chosen) = best[*c as usize].as_ref() else { continue };
+        below.concat |= chosen.joins;
+        let op = graph.analysis.op(&graph[ids[*c as usize]].nodes[chosen.node]);
+        below.reshape |= matches!(op, Some(Op::Reshape { .. }));
     }
+    let joins = match graph.analysis.op(n) {
+        Some(Op::Concat { .. }) => true,
+        Some(Op::Cast { .. } | Op::Reshape { .. }) => below.concat,
+        _ => false,
+    };
     let own = cost(graph, n, elements, class, children, below);
     let rest = needs.iter().filter_map(|c| best[*c as usize].as_ref()).map(|b| b.own);
     let total = rest.fold(own, u64::saturating_add);
@@ -201,7 +206,7 @@ fn term(
     needs.insert(at, class);
     let keys: Vec<u64> =
         children.iter().filter_map(|c| best[*c as usize].as_ref()).map(|b| b.key).collect();
-    Some(Best { total, own, key: hash(graph, n, keys, rank), needs, node: k })
+    Some(Best { total, own, key: hash(graph, n, keys, rank), needs, node: k, joins })
 }
 
 fn hash(graph: &Graph, n: &ENode, mut keys: Vec<u64>, rank: &dyn Fn(&Head) -> u64) -> u64 {

@@ -99,6 +99,17 @@ fn reshape(v: View<'_>, shape: &[Dim], x: Id, found: &mut Found) {
                 });
                 found.equal(Term::Make(Op::Concat { axis: j }, each.collect()));
             }
+            (Op::Pad { axis, before, after }, [y]) => {
+                let from = v.dims(x);
+                let Some(j) = axis_after_reshape(from, shape, *axis) else { continue };
+                let inside = product(&from[*axis as usize + 1..]);
+                let unit = product(&shape[j as usize + 1..]);
+                let Some(q) = inside.div_evident(&unit) else { continue };
+                let size = v.size(*y, *axis).mul(&q);
+                let (before, after) = (before.size().mul(&q).into(), after.size().mul(&q).into());
+                let y = to(with_size(shape, j, &size), Term::Have(*y));
+                found.equal(make(Op::Pad { axis: j, before, after }, y));
+            }
             (Op::Broadcast { dims, .. }, [y]) => {
                 // New or lost axes of one element do not matter to a broadcast.
                 let Some(target) = unsqueezed(v.dims(x), shape) else { continue };
