@@ -59,12 +59,7 @@ impl<'a> Rewriter<'a> {
             cluster: old.cluster.clone(),
             ..Function::default()
         };
-        Rewriter {
-            old,
-            new,
-            values: vec![vec![]; old.nodes.len()],
-            regions: Regions::default(),
-        }
+        Rewriter { old, new, values: vec![vec![]; old.nodes.len()], regions: Regions::default() }
     }
 
     /// The function so far.
