@@ -17,6 +17,8 @@
 //! 12. A sharding has an entry for each dim or none, and a value uses a mesh axis once.
 //! 13. Origins name a file of the program.
 //! 14. The body of a cluster declares no parameters and has pure ops only.
+//! 15. Neither a parameter owes a sum nor a gradient that leaves the program: no step after it would
+//!     pay one.
 
 use crate::dim::{Dim, Symbol};
 use crate::graph::{
@@ -207,6 +209,9 @@ impl Verifier<'_> {
                     p.name, p.ty
                 ));
             }
+            if !p.ty.sharding.partial().is_empty() {
+                self.error(format!("parameter `{}` cannot owe a sum: {}", p.name, p.ty));
+            }
             if !p.each.is_empty() && p.ty.rank() < 2 {
                 self.error(format!("parameter `{}` in parts has no axis 1: {}", p.name, p.ty));
             }
@@ -378,6 +383,9 @@ impl Verifier<'_> {
             {
                 self.error(format!("two outputs are called `{name}`"));
             }
+            if let Some(ty) = ty.filter(|_| o.kind == OutputKind::Gradient) {
+                self.nothing_owed(o.name.as_deref().unwrap_or("?"), ty);
+            }
             let OutputKind::Loss { count, .. } = &o.kind else { continue };
             if index + 1 != self.program.functions.len() {
                 self.error("a loss stands only in the last function");
@@ -393,6 +401,20 @@ impl Verifier<'_> {
                 }
             }
         }
+    }
+
+    /// `ty` is that of the gradient of parameter `name`.
+    fn nothing_owed(&mut self, name: &str, ty: &Ty) {
+        let axes: Vec<&str> = ty.sharding.partial().iter().map(|a| a.name()).collect();
+        if axes.is_empty() {
+            return;
+        }
+        let axes = axes.join(", ");
+        let mut e = TypeError::new(format!(
+            "the gradient of `{name}` leaves while a sum over {axes} is owed: {ty}"
+        ));
+        e.help = Some(format!("pay it with `all_reduce {{axes = [{axes}]}}`"));
+        self.type_error(e);
     }
 
     fn checkpoint_names(&mut self) {

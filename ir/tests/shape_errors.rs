@@ -151,6 +151,30 @@ const CASES: &[Case<'_>] = &[
         "dim 1 of `k` (2) and dim 1 of `v` (4) do not match",
         &[1, 2],
     ),
+    (
+        "gated_delta_rule",
+        &["f32[T @cp, 4, 8]", "f32[T, 4, 8]", "f32[T, 4, 8]", "f32[T, 4]", "f32[T, 4]", CU, CU],
+        "`q` takes whole tensors or heads divided alike",
+        &[0],
+    ),
+    (
+        "attention {scale = 1.0, causal = true, window = none}",
+        &["f32[T, 4, 8]", "f32[T @cp, 4, 8]", "f32[T, 4, 8]", CU, CU],
+        "`k` takes whole tensors or heads or rows of `q` divided alike",
+        &[1],
+    ),
+    (
+        "attention {scale = 1.0, causal = true, window = none}",
+        &["f32[T, 4, 8] partial(cp)", "f32[T, 4, 8]", "f32[T, 4, 8]", CU, CU],
+        "not f32[T, 4, 8] partial(cp)",
+        &[0],
+    ),
+    (
+        "attention {scale = 1.0, causal = true, window = none}",
+        &["f32[T, 4 @cp, 8]", "f32[T, 4 @cp, 8]", "f32[T, 4 @cp, 8]", "i32[n + 1 @cp]", CU],
+        "`q` takes whole tensors",
+        &[0],
+    ),
     ("all_reduce {axes = [cp]}", &["f32[T] partial(dp)"], "no sum over cp is owed", &[0]),
     ("all_gather {axis = cp, dim = 0}", &["f32[T]"], "cp does not divide dim 0", &[0]),
     ("reduce_scatter {axis = dp, dim = 3}", &["f32[T] partial(dp)"], "there is no dim 3", &[0]),
@@ -202,6 +226,30 @@ fn results_keep_segments_and_meshes() {
         one("all_to_all {axis = cp, split = 1, gather = 0}", &["f32[T @cp, 4]"]),
         "f32[T, 4 @cp]"
     );
+}
+
+/// Attention and the delta rule by heads, attention by rows; their gradients likewise.
+#[test]
+fn sequence_ops_are_divided_by_heads_or_rows() {
+    let all = |op: &str, operands: &[&str]| -> Vec<String> {
+        infer(op, operands).unwrap().iter().map(|t| t.to_string()).collect()
+    };
+    let attention = "{scale = 1.0, causal = true, window = none}";
+    let (forward, backward) =
+        (format!("attention {attention}"), format!("attention_grad {attention}"));
+    let (q, k, lse) = ("f32[T, 4 @tp.cp, 8]", "f32[T, 2 @tp.cp, 8]", "f32[T, 4 @tp.cp]");
+    assert_eq!(all(&forward, &[q, k, k, CU, CU]), [q, lse]);
+    assert_eq!(all(&backward, &[q, k, k, q, lse, q, CU, CU]), [q, k, k]);
+    let (q, k, lse) = ("f32[T @cp.zigzag, 4, 8]", "f32[T, 2, 8]", "f32[T @cp.zigzag, 4]");
+    assert_eq!(all(&forward, &[q, k, k, CU, CU]), [q, lse]);
+    let owed = "f32[T, 2, 8] partial(cp)";
+    assert_eq!(all(&backward, &[q, k, k, q, lse, q, CU, CU]), [q, owed, owed]);
+    let (q, v, g) = ("f32[T, 2 @cp, 8]", "f32[T, 4 @cp, 3]", "f32[T, 4 @cp]");
+    let state = "f32[n, 4 @cp, 8, 3]";
+    assert_eq!(all("gated_delta_rule", &[q, q, v, g, g, CU, CU]), [v, state]);
+    assert_eq!(all("gated_delta_rule", &[q, q, v, g, g, CU, CU, state]), [v, state]);
+    let gradients = all("gated_delta_rule_grad", &[q, q, v, g, g, v, CU, CU]);
+    assert_eq!(gradients, [q, q, v, g, g, state]);
 }
 
 #[test]

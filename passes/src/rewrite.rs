@@ -1,5 +1,6 @@
 //! Making a function anew from another.
 
+use std::collections::BTreeMap;
 use vlmc_ir::graph::{Function, Node, NodeId, OutputKind, RegionId, Value};
 
 /// The innermost region of a function around all of some; `None` when there is none.
@@ -17,6 +18,26 @@ pub fn common_region(
     chain.first().copied()
 }
 
+/// The regions that one function took over from another.
+#[derive(Default)]
+pub(crate) struct Regions(BTreeMap<RegionId, RegionId>);
+
+impl Regions {
+    /// The region of `to` that stands for one of `from`; made with those around it at first use, so
+    /// that none stays without nodes.
+    pub(crate) fn carry(&mut self, from: &Function, old: RegionId, to: &mut Function) -> RegionId {
+        if let Some(id) = self.0.get(&old) {
+            return *id;
+        }
+        let mut region = from.regions[old.0 as usize].clone();
+        region.parent = region.parent.map(|p| self.carry(from, p, to));
+        let id = RegionId(to.regions.len() as u32);
+        to.regions.push(region);
+        self.0.insert(old, id);
+        id
+    }
+}
+
 /// A function that is made from another node by node, with values of the old one mapped to values
 /// of the new one. Tables of inputs and parameters carry over; regions carry over as nodes use
 /// them, so that none stays without nodes.
@@ -25,7 +46,7 @@ pub struct Rewriter<'a> {
     new: Function,
     /// New values of each old node's results; empty until the node is handled.
     values: Vec<Vec<Value>>,
-    regions: Vec<Option<RegionId>>,
+    regions: Regions,
 }
 
 impl<'a> Rewriter<'a> {
@@ -38,12 +59,7 @@ impl<'a> Rewriter<'a> {
             cluster: old.cluster.clone(),
             ..Function::default()
         };
-        Rewriter {
-            old,
-            new,
-            values: vec![vec![]; old.nodes.len()],
-            regions: vec![None; old.regions.len()],
-        }
+        Rewriter { old, new, values: vec![vec![]; old.nodes.len()], regions: Regions::default() }
     }
 
     /// The function so far.
@@ -63,15 +79,7 @@ impl<'a> Rewriter<'a> {
 
     /// The new region of an old one; made with those around it at first use.
     pub fn region(&mut self, old: RegionId) -> RegionId {
-        if let Some(id) = self.regions[old.0 as usize] {
-            return id;
-        }
-        let mut region = self.old.regions[old.0 as usize].clone();
-        region.parent = region.parent.map(|p| self.region(p));
-        let id = RegionId(self.new.regions.len() as u32);
-        self.new.regions.push(region);
-        self.regions[old.0 as usize] = Some(id);
-        id
+        self.regions.carry(self.old, old, &mut self.new)
     }
 
     /// An old node with its operands and region mapped; not yet in the new function.

@@ -100,6 +100,7 @@ codes! {
     V0222 UnknownVariant     "unknown variant",
     V0223 NoModel            "no model to run",
     V0224 UnsupportedConfig  "checkpoint configuration not supported",
+    V0301 TensorParallel     "tensor parallelism is not planned",
     V0401 UnknownPass        "unknown pass",
     V0402 BadGraphText       "graph text does not parse",
     V0403 InvalidGraph       "graph breaks an invariant",

@@ -129,7 +129,9 @@ impl Op {
             )));
         }
         sharding::check(self, operands)?;
-        self.infer_unchecked(operands)
+        let mut results = self.infer_unchecked(operands)?;
+        sharding::place(self, operands, &mut results);
+        Ok(results)
     }
 }
 

@@ -7,12 +7,12 @@
 use super::extract::{Choice, ordered};
 use super::language::{Graph, Head};
 use super::load::Loaded;
-use crate::rewrite::{Rewriter, common_region};
+use crate::rewrite::{Regions, Rewriter, common_region};
 use egg::Id;
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use vlmc_ir::graph::{Function, Node, NodeId, OutputKind, RegionId, Value};
+use vlmc_ir::graph::{Function, Node, NodeId, OutputKind, Value};
 use vlmc_ir::ops::Op;
 use vlmc_ir::ty::Ty;
 
@@ -22,7 +22,7 @@ struct Emitter<'a> {
     choices: &'a BTreeMap<Id, Choice>,
     new: Function,
     done: BTreeMap<Id, Value>,
-    regions: Vec<Option<RegionId>>,
+    regions: Regions,
     /// For each new node the name it would like, and whether it is that of a node it stands for.
     wishes: Vec<Option<(bool, Arc<str>)>>,
     retyped: BTreeMap<(Value, Ty), Value>,
@@ -50,7 +50,7 @@ pub(super) fn emit(
         choices,
         new,
         done: BTreeMap::new(),
-        regions: vec![None; old.regions.len()],
+        regions: Regions::default(),
         wishes: vec![],
         retyped: BTreeMap::new(),
     };
@@ -161,7 +161,7 @@ impl Emitter<'_> {
         // Constants are made anew so often that a name would mislead.
         let named = own || !matches!(op, Op::Constant { .. });
         let name = nodes.iter().find_map(|n| n.name.clone()).filter(|_| named);
-        let region = region.map(|r| self.region(r));
+        let region = region.map(|r| self.regions.carry(self.old, r, &mut self.new));
         let id = self.new.push_node(op, operands, tys, None);
         let node = &mut self.new.nodes[id.0 as usize];
         node.region = region;
@@ -190,18 +190,6 @@ impl Emitter<'_> {
         new.origins = origins;
         self.retyped.insert((v, ty.clone()), id.into());
         id.into()
-    }
-
-    fn region(&mut self, old: RegionId) -> RegionId {
-        if let Some(id) = self.regions[old.0 as usize] {
-            return id;
-        }
-        let mut region = self.old.regions[old.0 as usize].clone();
-        region.parent = region.parent.map(|p| self.region(p));
-        let id = RegionId(self.new.regions.len() as u32);
-        self.new.regions.push(region);
-        self.regions[old.0 as usize] = Some(id);
-        id
     }
 
     /// Gives names, each to one node: first to nodes that stand for one of that name, then to those

@@ -7,9 +7,9 @@
 
 use super::body::Body;
 use super::device::{Device, in_memory};
-use super::grow::Pool;
 use super::legality::check;
 use super::log::Log;
+use super::pool::Pool;
 use super::set::Set;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

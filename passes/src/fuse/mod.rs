@@ -2,10 +2,10 @@
 //!
 //! Works on the normal form ([`crate::canon`]), one function at a time. Products, attention, the
 //! delta rule, gathers and calls cut a function; what lies between is grown into clusters by rules in
-//! an e-graph ([`grow`]), as far as one row program can hold it ([`legality`]), and a set of clusters
-//! that stores everything asked for is chosen by its cost in microseconds ([`choose`], [`device`]).
-//! A chosen cluster becomes a function marked as such, and a call in its place: to every other part
-//! of the compiler it is a call like any other.
+//! an e-graph ([`pool`], [`grow`], [`join`]), as far as one row program can hold it ([`legality`]),
+//! and a set of clusters that stores everything asked for is chosen by its cost in microseconds
+//! ([`choose`], [`device`]). A chosen cluster becomes a function marked as such, and a call in its
+//! place: to every other part of the compiler it is a call like any other.
 //!
 //! A value may be computed in several clusters. All nodes are copied as they are, so that the numbers
 //! stay to the last bit.
@@ -15,10 +15,12 @@ mod choose;
 mod device;
 mod facts;
 mod grow;
+mod join;
 mod label;
 mod legality;
 mod log;
 mod outline;
+mod pool;
 mod set;
 
 pub use device::Device;
@@ -106,7 +108,7 @@ fn function(
         return Ok(());
     }
     let facts = facts::Facts::new(f, options.device.typical_rows);
-    let mut pool = grow::Pool::new(&facts, &options.device, &options.without);
+    let mut pool = pool::Pool::new(&facts, &options.device, &options.without);
     pool.grow(&mut out.log);
     let pick = choose::choose(&mut pool, &options.device, &mut out.log);
     if pick.kernels.is_empty() {

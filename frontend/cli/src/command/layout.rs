@@ -141,7 +141,12 @@ fn number(c: &Context, key: &str, default: usize) -> Result<usize, Box<Diag>> {
 
 fn more_than_one(key: &str, n: usize) -> Diag {
     let flag = format!("--{key}");
-    let message = format!("`{flag} {n}` needs more than one rank, and this compiler plans one");
-    at_flag(Code::NotYet, message, &flag, &n.to_string(), "set here")
+    let (code, why) = match key {
+        "tp" => {
+            (Code::TensorParallel, "divides layers over ranks, and this compiler keeps them whole")
+        }
+        _ => (Code::NotYet, "needs more than one rank, and this compiler plans one"),
+    };
+    at_flag(code, format!("`{flag} {n}` {why}"), &flag, &n.to_string(), "set here")
         .help(format!("compile with `{flag} 1`"))
 }

@@ -26,7 +26,7 @@ use vlmc_training_tests::{
     program_parameter,
 };
 
-fn ints(shape: &[usize], values: &[i64]) -> HostTensor {
+pub(crate) fn ints(shape: &[usize], values: &[i64]) -> HostTensor {
     HostTensor::new(shape.to_vec(), HostData::I64(values.to_vec())).unwrap()
 }
 
@@ -37,7 +37,7 @@ fn host(function: &str, args: &[(&str, i64)], batch: &Batch) -> HostTensor {
 const PLACEHOLDERS: [(&str, i64); 3] = [("image_token", 1000), ("video_token", 1001), ("merge", 2)];
 
 /// A library of this text.
-fn library(text: &str) -> Model {
+pub(crate) fn library(text: &str) -> Model {
     let reader = vlmc::spec::FileReader::embedded();
     let (library, diags) = Library::load("m.vlm", text.as_bytes().to_vec(), &reader);
     assert!(!diags.has_errors(), "{diags:?}");
@@ -760,8 +760,9 @@ fn the_table_is_complete() {
         58, 59, 61, 62, 63, 64, 65, 66, 68, 70, 71, 73, 74, 75, 88,
     ];
     assert_eq!(numbers, wanted);
-    let here: BTreeSet<&str> = include_str!("cases.rs")
-        .lines()
+    let here: BTreeSet<&str> = [include_str!("cases.rs"), include_str!("placement.rs")]
+        .into_iter()
+        .flat_map(str::lines)
         .filter_map(|l| l.strip_prefix("fn case_")?.split_once('('))
         .map(|(name, _)| name)
         .collect();

@@ -7,6 +7,7 @@ mod isolation;
 mod losses;
 mod overfit;
 mod packed;
+mod placement;
 mod poison;
 mod random;
 mod saved;

@@ -1,0 +1,500 @@
+//! Public reports about several ranks and devices, as far as types and one rank show them. More of
+//! `docs/cases.md`, as in `cases.rs`.
+
+use crate::cases::{ints, library};
+use std::collections::{BTreeMap, BTreeSet};
+use vlmc::eval::{Inputs, Precision, Tensors, fused, run, with_gradients};
+use vlmc_artifact::{Buffer, Parameter, Step};
+use vlmc_data::init::{Distribution, Initializer};
+use vlmc_data::safetensors::TensorFile;
+use vlmc_data::tensor::{HostData, HostTensor};
+use vlmc_ir::dim::Symbol;
+use vlmc_ir::graph::{OutputKind, Program, Value, join_name};
+use vlmc_ir::ops::Op;
+use vlmc_ir::text::parse;
+use vlmc_ir::ty::DType;
+use vlmc_ir::verify::verify;
+use vlmc_training_tests::{
+    Folder, Model, document, image_document, largest_difference, pack, parameter_value,
+};
+
+/// Checkpoint names that a call of a function in a scope reads.
+fn reads(program: &Program, callee: &str, scope: &str) -> BTreeSet<String> {
+    let f = program.function(callee).unwrap();
+    let mut names: BTreeSet<String> = f.params.iter().map(|p| join_name(scope, &p.key)).collect();
+    for node in &f.nodes {
+        if let Op::Call { callee, scope: inner, .. } = &node.op {
+            names.extend(reads(program, callee, &join_name(scope, inner)));
+        }
+    }
+    names
+}
+
+/// What a stage runs are calls: each reads the tensors of its own part and no other, forward and
+/// backward, and together they read every tensor of the checkpoint, the second head's too.
+#[test]
+fn case_24_parts_read_their_own_parameters() {
+    let model = Model::small(true, &[]).unwrap();
+    let batch = pack(&[image_document(2, 11, 200)], 1).unwrap();
+    let compiled = model.compile(&[batch], DType::F32, 0).unwrap();
+    let all: Vec<&str> =
+        compiled.artifact.manifest.parameters.iter().map(|p| p.name.as_str()).collect();
+    let main = |p: &Program| p.main().unwrap().clone();
+
+    // The forward program has each tensor at one place: in one call, or in main itself.
+    let mut owners: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for p in &main(&compiled.forward).params {
+        owners.entry(p.key.clone()).or_default().insert("main".to_string());
+    }
+    for node in &main(&compiled.forward).nodes {
+        let Op::Call { callee, scope, .. } = &node.op else { continue };
+        for name in reads(&compiled.forward, callee, scope) {
+            owners.entry(name).or_default().insert(scope.clone());
+        }
+    }
+    assert!(owners.values().all(|o| o.len() == 1), "{owners:?}");
+    let known: BTreeSet<&str> = owners.keys().map(String::as_str).collect();
+    assert_eq!(known.len(), all.len());
+    assert_eq!(known, all.iter().copied().collect());
+
+    // So has the joint program, whose calls go forward and backward.
+    let mut seen: BTreeMap<String, (usize, BTreeSet<String>)> = BTreeMap::new();
+    for node in &main(&compiled.joint).nodes {
+        let Op::Call { callee, scope, .. } = &node.op else { continue };
+        let (calls, names) = seen.entry(scope.clone()).or_default();
+        *calls += 1;
+        names.extend(reads(&compiled.joint, callee, scope));
+    }
+    let layer = |i| format!("model.language_model.layers.{i}");
+    let parts = [layer(0), layer(1), layer(2), layer(3), "mtp".into(), "model.visual".into()];
+    for part in &parts {
+        let own =
+            |n: &&str| n.strip_prefix(part.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        let own: BTreeSet<String> = all.iter().filter(|n| own(n)).map(|n| n.to_string()).collect();
+        let (calls, names) = &seen[part];
+        assert!(own.len() > 5 && *calls >= 2, "{part}: {calls} calls");
+        assert_eq!(*names, own, "{part}");
+    }
+    let gradients: BTreeSet<String> = main(&compiled.joint)
+        .outputs
+        .iter()
+        .filter(|o| o.kind == OutputKind::Gradient)
+        .map(|o| o.name.as_ref().unwrap().to_string())
+        .collect();
+    assert_eq!(gradients, owners.into_keys().collect());
+}
+
+/// A layer of each kind over the rows of a sequence that the axis `cp` divides: attention keeps its
+/// rows and gathers keys and values, the delta rule exchanges rows for heads and back.
+const MIXED: &str = "program \"mixed\"
+symbol T
+symbol docs
+func @gdn {
+  input %x : f32[T @cp, 4, 8]
+  input %g : f32[T @cp, 4]
+  input %beta : f32[T @cp, 4]
+  input %cu : i32[docs + 1]
+  %xh = all_to_all %x {axis = cp, split = 1, gather = 0} : f32[T, 4 @cp, 8]
+  %gh = all_to_all %g {axis = cp, split = 1, gather = 0} : f32[T, 4 @cp]
+  %bh = all_to_all %beta {axis = cp, split = 1, gather = 0} : f32[T, 4 @cp]
+  %y = gated_delta_rule %xh, %xh, %xh, %gh, %bh, %cu, %cu : (f32[T, 4 @cp, 8], f32[docs, 4 @cp, 8, 8])
+  %yr = all_to_all %y {axis = cp, split = 0, gather = 1} : f32[T @cp, 4, 8]
+  %out = add %x, %yr : f32[T @cp, 4, 8]
+  return %out
+}
+func @attention {
+  input %x : f32[T @cp, 4, 8]
+  input %cu : i32[docs + 1]
+  %k = all_gather %x {axis = cp, dim = 0} : f32[T, 4, 8]
+  %y = attention %x, %k, %k, %cu, %cu {scale = 0.25, causal = true, window = none} : (f32[T @cp, 4, 8], f32[T @cp, 4])
+  %out = add %x, %y : f32[T @cp, 4, 8]
+  return %out
+}
+func @main {
+  input %x : f32[T @cp, 4, 8]
+  input %g : f32[T @cp, 4]
+  input %beta : f32[T @cp, 4]
+  input %cu : i32[docs + 1]
+  %a = call %x, %g, %beta, %cu {callee = \"gdn\", scope = \"0\", path = \"0\", layer = 0} : f32[T @cp, 4, 8]
+  %b = call %a, %cu {callee = \"attention\", scope = \"1\", path = \"1\", layer = 1} : f32[T @cp, 4, 8]
+  return \"y\" = %b
+}
+";
+
+/// What the verifier says first; empty for a program that is sound.
+fn refusal(text: &str) -> String {
+    let program = parse::program(text).unwrap_or_else(|e| panic!("{}", parse::render(text, &e)));
+    verify(&program).first().map(|e| e.message.clone()).unwrap_or_default()
+}
+
+/// The same with one piece of its text changed.
+fn changed(text: &str, from: &str, to: &str) -> String {
+    assert!(text.contains(from), "{from}");
+    refusal(&text.replace(from, to))
+}
+
+/// The same program without a mesh, where exchanges have nothing to do.
+fn without_mesh(text: &str) -> String {
+    let line = |line: &str| {
+        let line = line.replace(" @cp", "");
+        let exchange = line.split_once(" = all_").zip(line.split_once(" : f32"));
+        let Some(((name, rest), (_, dims))) = exchange else { return line + "\n" };
+        let of = rest.split(' ').nth(1).unwrap();
+        format!("{name} = reshape {of} {{shape = {dims}}} : f32{dims}\n")
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn case_56_each_layer_kind_has_its_own_placement() {
+    assert_eq!(refusal(MIXED), "");
+    // On one rank an exchange moves nothing, so the numbers are those of the program without.
+    let value = |name: &str, shape: &[usize], d| {
+        let n = shape.iter().product::<usize>() as u64;
+        let values = Initializer::new(5, name, d).values(0..n);
+        (name.to_string(), HostTensor::new(shape.to_vec(), HostData::F32(values)).unwrap())
+    };
+    let inputs = Tensors::from_iter([
+        value("x", &[9, 4, 8], Distribution::Normal(0.3)),
+        value("g", &[9, 4], Distribution::Uniform(-0.1, 0.0)),
+        value("beta", &[9, 4], Distribution::Uniform(0.0, 1.0)),
+        ("cu".to_string(), ints(&[3], &[0, 4, 9])),
+    ]);
+    let of = |program: &Program| {
+        let mut none = |n: &str, _: &_| anyhow::bail!("no parameter {n}");
+        let inputs = Inputs::Named(&inputs);
+        run(program, Precision::F32, &inputs, &mut none, &|_| false).unwrap().outputs
+    };
+    let whole = without_mesh(MIXED);
+    assert_eq!(refusal(&whole), "");
+    let [placed, whole] = [MIXED, &whole].map(|text| of(&parse::program(text).unwrap()));
+    assert_eq!(placed["y"].shape, [9, 4, 8]);
+    assert_eq!(placed, whole);
+
+    // What would be wrong on two ranks is refused.
+    let rows = "%xh = all_to_all %x {axis = cp, split = 1, gather = 0} : f32[T, 4 @cp, 8]";
+    let still = "%xh = neg %x : f32[T @cp, 4, 8]";
+    let words = "`q` takes whole tensors or heads divided alike, not f32[T @cp, 4, 8]";
+    assert_eq!(changed(MIXED, rows, still), words, "a recurrence over a part of the rows");
+    let heads = "%gh = all_to_all %g {axis = cp, split = 1, gather = 0} : f32[T, 4 @cp]";
+    let gathered = "%gh = all_gather %g {axis = cp, dim = 0} : f32[T, 4]";
+    let words = "`q` takes whole tensors or heads divided alike, not f32[T, 4 @cp, 8]";
+    assert_eq!(changed(MIXED, heads, gathered), words, "gates of all heads beside some heads");
+    let keys = "%k = all_gather %x {axis = cp, dim = 0} : f32[T, 4, 8]";
+    let local = "%k = neg %x : f32[T @cp, 4, 8]";
+    let words =
+        "`q` takes whole tensors or heads or rows of `q` divided alike, not f32[T @cp, 4, 8]";
+    assert_eq!(changed(MIXED, keys, local), words, "keys of a part of the rows");
+    let back = "%out = add %x, %yr : f32[T @cp, 4, 8]";
+    let words = "operands lie differently: f32[T @cp, 4, 8] and f32[T, 4 @cp, 8]";
+    assert_eq!(changed(MIXED, back, &back.replace("%yr", "%y")), words);
+}
+
+/// Heads of a layer divided over `tp`, and the gradient of the gain that all of them share: each
+/// rank has the part of its heads. `PAID` stands for what is between that part and the output.
+const SHARED_GAIN: &str = "program \"gain\"
+symbol T
+symbol docs
+func @main {
+  input %q : f32[T, 4 @tp, 8]
+  input %g : f32[T, 4 @tp]
+  input %cu : i32[docs + 1]
+  param %gain = \"out_norm.weight\" : f32[8] init constant(1.0)
+  input %part : f32[8] partial(tp)
+  %y = gated_delta_rule %q, %q, %q, %g, %g, %cu, %cu : (f32[T, 4 @tp, 8], f32[docs, 4 @tp, 8, 8])
+  %z = attention %q, %q, %y, %cu, %cu {scale = 0.25, causal = true, window = none} : (f32[T, 4 @tp, 8], f32[T, 4 @tp])
+  %whole = all_gather %z {axis = tp, dim = 1} : f32[T, 4, 8]
+  %rows = reshape %whole {shape = [T, 32]} : f32[T, 32]
+  %sum = all_reduce %part {axes = [tp]} : f32[8]
+  return \"rows\" = %rows
+  grad \"out_norm.weight\" = %sum
+}
+";
+
+/// Heads over `tp` verify; a product over some of the heads is refused until they are gathered, and
+/// so is arithmetic on a part of a sum. `--tp 2` itself has a code of its own, V0301.
+#[test]
+fn case_58_divided_heads_are_put_together() {
+    assert_eq!(refusal(SHARED_GAIN), "");
+    let gather = "%whole = all_gather %z {axis = tp, dim = 1} : f32[T, 4, 8]";
+    let local = "%whole = neg %z : f32[T, 4 @tp, 8]";
+    let words = "`x` takes whole tensors, not f32[T, 4 @tp, 8]";
+    assert_eq!(changed(SHARED_GAIN, gather, local), words);
+    let paid = "%sum = all_reduce %part {axes = [tp]} : f32[8]";
+    let squared = "%sum = mul %part, %part : f32[8] partial(tp)";
+    assert_eq!(changed(SHARED_GAIN, paid, squared), "a sum is still owed: f32[8] partial(tp)");
+    let twice = paid.to_string() + "\n  %again = all_reduce %sum {axes = [tp]} : f32[8]";
+    assert_eq!(changed(SHARED_GAIN, paid, &twice), "no sum over tp is owed");
+}
+
+/// The gradient that every rank has a part of does not leave without its sum.
+#[test]
+fn case_59_a_gradient_owes_no_sum() {
+    let paid = "%sum = all_reduce %part {axes = [tp]} : f32[8]";
+    let doubled = "%sum = add %part, %part : f32[8] partial(tp)";
+    assert_eq!(
+        changed(SHARED_GAIN, paid, doubled),
+        "the gradient of `out_norm.weight` leaves while a sum over tp is owed: f32[8] partial(tp)"
+    );
+}
+
+const HEADS: &str = "
+use std.{rope, zero_centered_rms_norm}
+fn turn[h, d, half](x: [T, h, d], w: [d], c: f32[T, half], s: f32[T, half]) -> f32[T, h, d] {
+  rope(f32(zero_centered_rms_norm(x, w, eps = 1e-6)), c, s)
+}
+";
+
+/// The same written out: norm of a head with gain `1 + w`, then the first six of ten numbers turned.
+fn turned(x: &[f64], w: &[f64], c: &[f64], s: &[f64], heads: usize) -> Vec<f64> {
+    let (d, half) = (10, 3);
+    let mut out = vec![];
+    for (i, head) in x.chunks(d).enumerate() {
+        let row = i / heads;
+        let scale = (head.iter().map(|v| v * v).sum::<f64>() / d as f64 + 1e-6).sqrt();
+        let n: Vec<f64> = head.iter().zip(w).map(|(x, w)| x / scale * (1.0 + w)).collect();
+        let (c, s) = (&c[row * half..], &s[row * half..]);
+        out.extend((0..half).map(|j| n[j] * c[j] - n[j + half] * s[j]));
+        out.extend((0..half).map(|j| n[j + half] * c[j] + n[j] * s[j]));
+        out.extend(&n[2 * half..]);
+    }
+    out
+}
+
+/// Five heads of ten numbers, three of them to a half: no block of 4 or 8 fits anywhere. Both the
+/// program and its clusters, forward and backward, in f64.
+#[test]
+fn case_65_five_heads() {
+    const ROWS: usize = 3;
+    let shapes: [(&str, &[usize]); 4] =
+        [("x", &[ROWS, 5, 10]), ("w", &[10]), ("c", &[ROWS, 3]), ("s", &[ROWS, 3])];
+    let program = library(HEADS).program(Some("turn"), &[], &shapes).unwrap();
+    let names = ["x", "w"].map(String::from);
+    let joint = with_gradients(&program, &names).unwrap();
+    let clusters = fused(&joint).unwrap();
+    assert!(clusters.functions.iter().any(|f| f.cluster.is_some()));
+    let values = |name: &str, shape: &[usize]| -> Vec<f64> {
+        let n = shape.iter().product::<usize>() as u64;
+        let v = Initializer::new(4, name, Distribution::Normal(1.0)).values(0..n);
+        v.into_iter().map(f64::from).collect()
+    };
+    let dout: [(&str, &[usize]); 1] = [("dout.0", shapes[0].1)];
+    let all: BTreeMap<&str, Vec<f64>> =
+        shapes.iter().chain(&dout).map(|(n, s)| (*n, values(n, s))).collect();
+    let tensor = |(name, shape): &(&str, &[usize])| {
+        let data = HostData::F64(all[name].clone());
+        (name.to_string(), HostTensor::new(shape.to_vec(), data).unwrap())
+    };
+    let inputs: Tensors = shapes.iter().chain(&dout).map(tensor).collect();
+    let inputs = Inputs::Named(&inputs);
+
+    let f = |x: &[f64], w: &[f64]| turned(x, w, &all["c"], &all["s"], 5);
+    let want = f(&all["x"], &all["w"]);
+    // Along one direction a gradient is a difference quotient of the formula.
+    let along = |of: &str| {
+        let direction = values("direction", &[all[of].len()]);
+        let moved = |by: f64| {
+            let v: Vec<f64> = all[of].iter().zip(&direction).map(|(v, u)| v + by * u).collect();
+            let out = if of == "x" { f(&v, &all["w"]) } else { f(&all["x"], &v) };
+            out.iter().zip(&all["dout.0"]).map(|(a, b)| a * b).sum::<f64>()
+        };
+        let quotient = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+        (direction, quotient)
+    };
+    for p in [&joint, &clusters] {
+        let mut none = |n: &str, _: &_| anyhow::bail!("no parameter {n}");
+        let out = run(p, Precision::F64, &inputs, &mut none, &|_| false).unwrap().outputs;
+        let have = out["0"].to_f64();
+        assert_eq!(have.len(), want.len());
+        let error = have.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        assert!(error < 1e-13, "{error}");
+        for name in ["x", "w"] {
+            let (direction, quotient) = along(name);
+            let g = out[&format!("grad.in.{name}")].to_f64();
+            let product: f64 = g.iter().zip(&direction).map(|(a, b)| a * b).sum();
+            assert!(
+                (product - quotient).abs() < 1e-8 * quotient.abs(),
+                "{name}: {product} {quotient}"
+            );
+        }
+    }
+}
+
+/// Boundaries are operands of the ops that follow them and nothing else: no size, no other value and
+/// no step of the schedule depends on what they hold, so nobody has to wait for them.
+#[test]
+fn case_66_no_boundary_is_read_on_the_host() {
+    let model = Model::small(true, &[]).unwrap();
+    let batch = pack(&[image_document(2, 11, 200), document(1, 5, 0)], 4).unwrap();
+    let compiled = model.compile(&[batch], DType::F32, 0).unwrap();
+    for (name, text) in &compiled.artifact.programs {
+        let program = parse::program(text).unwrap();
+        // Every size is made of those that the artifact was compiled for.
+        let capacities = &compiled.artifact.manifest.capacities;
+        let mut symbols: BTreeSet<Symbol> = BTreeSet::new();
+        for f in &program.functions {
+            for node in &f.nodes {
+                node.tys
+                    .iter()
+                    .flat_map(|t| &t.dims)
+                    .for_each(|d| symbols.extend(d.size().symbols()));
+                node.op.visit_dims(&mut |d| symbols.extend(d.size().symbols()));
+            }
+        }
+        let unknown: Vec<&Symbol> =
+            symbols.iter().filter(|s| !capacities.contains_key(&s.to_string())).collect();
+        assert!(unknown.is_empty(), "{name}: {unknown:?}");
+
+        let main = program.functions.len() - 1;
+        let declared = &program.functions[main].inputs;
+        let mut open: Vec<(usize, usize)> = (0..declared.len())
+            .filter(|i| declared[*i].name.rsplit('.').next().is_some_and(|n| n.starts_with("cu_")))
+            .map(|i| (main, i))
+            .collect();
+        let (mut done, mut readers) = (BTreeSet::new(), BTreeSet::new());
+        while let Some((f, input)) = open.pop() {
+            if !done.insert((f, input)) {
+                continue;
+            }
+            let function = &program.functions[f];
+            let is = |v: &Value| matches!(function.node(v.node).op, Op::Input { index } if index as usize == input);
+            assert!(
+                !function.output_values().any(|v| is(&v)),
+                "{name}: @{} gives it out",
+                function.name
+            );
+            for node in &function.nodes {
+                for i in (0..node.operands.len()).filter(|i| is(&node.operands[*i])) {
+                    if let Op::Call { callee, .. } = &node.op {
+                        let at = program.functions.iter().position(|g| g.name == *callee);
+                        open.push((at.unwrap(), i));
+                        continue;
+                    }
+                    let operand = node.op.info().operand_name(i);
+                    assert!(
+                        operand.starts_with("cu_seqlens"),
+                        "{name}: {} {operand}",
+                        node.op.name()
+                    );
+                    readers.insert(node.op.name());
+                }
+            }
+        }
+        if name == "step" {
+            let want = [
+                "attention",
+                "attention_grad",
+                "causal_conv1d",
+                "causal_conv1d_input_grad",
+                "causal_conv1d_weight_grad",
+                "gated_delta_rule",
+                "gated_delta_rule_grad",
+                "row_valid",
+            ];
+            assert_eq!(readers.into_iter().collect::<Vec<_>>(), want);
+        }
+    }
+    // The order of steps is fixed, and what a program gives goes into buffers.
+    let steps = &compiled.artifact.schedule.ranks[0];
+    let loads = steps.iter().filter(|s| matches!(s, Step::Load { .. })).count();
+    let runs = steps.iter().filter(|s| matches!(s, Step::Run { .. })).count();
+    assert_eq!((loads, runs), (1, 3));
+}
+
+const TABLE: &str = "model.language_model.embed_tokens.weight";
+const HEAD: &str = "lm_head.weight";
+
+/// The value of a parameter, with one table for both names.
+fn tied_value(p: &Parameter) -> HostTensor {
+    let mut of = p.clone();
+    if of.name == HEAD {
+        of.name = TABLE.to_string();
+    }
+    parameter_value(&of)
+}
+
+/// A table for the ids, the next ids and both heads is one parameter: it has one gradient, the sum
+/// of what it would have as two, and is one in the norm that clips.
+#[test]
+fn case_70_a_tied_table_is_one_parameter() {
+    let batch = pack(&[document(1, 9, 0), image_document(2, 11, 200)], 1).unwrap();
+    let of = |tied: &str| {
+        let model = Model::small(false, &[tied]).unwrap();
+        let artifact = model.compile(std::slice::from_ref(&batch), DType::F32, 0).unwrap().artifact;
+        let ran = model.gradients_with::<f64>(std::slice::from_ref(&batch), 0, false, &tied_value);
+        (artifact, ran.unwrap())
+    };
+    let ((artifact, tied), (other, untied)) = (of("tied=true"), of("tied=false"));
+    assert_eq!(artifact.manifest.parameters.len() + 1, other.manifest.parameters.len());
+    assert!((tied.loss - untied.loss).abs() < 1e-12 * untied.loss);
+    let mut want = untied.gradients.clone();
+    let head = want.shift_remove(HEAD).unwrap();
+    let table = want.get_mut(TABLE).unwrap();
+    for part in [&head, &*table] {
+        assert!(part.iter().any(|v| *v != 0.0));
+    }
+    table.iter_mut().zip(&head).for_each(|(a, b)| *a += b);
+    let (error, at) = largest_difference(&tied.gradients, &want).unwrap();
+    assert!(error < 1e-12, "{at} differs by {error:.1e}");
+
+    // One step updates it, from one gradient and one pair of moments.
+    let steps = &artifact.schedule.ranks[0];
+    let optimizers: Vec<_> = steps
+        .iter()
+        .filter_map(|s| match s {
+            Step::Run { program, inputs, outputs, .. } if program == "optimizer" => {
+                Some((inputs, outputs))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(optimizers.len(), 1);
+    let (read, made) = optimizers[0];
+    let name = || TABLE.to_string();
+    let state = [Buffer::Master(name()), Buffer::Moment1(name()), Buffer::Moment2(name())];
+    for b in &state {
+        assert_eq!(read.iter().filter(|(_, have)| have == b).count(), 1, "{b:?}");
+        assert_eq!(made.iter().filter(|have| *have == b).count(), 1, "{b:?}");
+    }
+    assert_eq!(read.iter().filter(|(_, b)| *b == Buffer::Grad(name())).count(), 1);
+}
+
+/// Three steps of a tied model: the checkpoint has the table once, with one pair of moments, and the
+/// norm of the first step counts its whole gradient once.
+#[test]
+fn case_71_a_tied_table_is_saved_once() {
+    let batch = pack(&[document(1, 9, 0), image_document(2, 11, 200)], 1).unwrap();
+    let model = Model::small(false, &["tied=true"]).unwrap();
+    let artifact = model.compile(std::slice::from_ref(&batch), DType::F32, 0).unwrap().artifact;
+    let names: BTreeSet<String> =
+        artifact.manifest.parameters.iter().map(|p| p.name.clone()).collect();
+    assert!(names.contains(TABLE) && !names.contains(HEAD));
+    let folder = Folder::new("case-71").unwrap();
+    folder.prepare(&artifact, std::slice::from_ref(&batch)).unwrap();
+    let line = "--lr 1e-3 --save @save --save-every 1 --keep 0";
+    let first = folder.train(&format!("{line} --steps 1 --weights init:1")).unwrap();
+    folder.train("--steps 1 --weights init:1 --grads @g.safetensors").unwrap();
+    let gradients = TensorFile::open(folder.at("g.safetensors")).unwrap();
+    let mut squares = 0.0;
+    for name in &names {
+        let g = gradients.read(&format!("grad.param.{name}")).unwrap().to_f64();
+        squares += g.iter().map(|v| v * v).sum::<f64>();
+    }
+    assert_eq!(gradients.names().count(), names.len());
+    let norm = first.steps[0].grad_norm;
+    assert!((norm - squares.sqrt()).abs() < 1e-5 * norm, "{norm} {}", squares.sqrt());
+
+    folder.train(&format!("{line} --steps 3 --resume @save")).unwrap();
+    let open = |step: usize, file: &str| {
+        TensorFile::open(folder.at(&format!("save/step-{step:08}/{file}.safetensors"))).unwrap()
+    };
+    let saved: Vec<String> = open(3, "model").names().map(String::from).collect();
+    assert_eq!(saved.len(), names.len());
+    assert_eq!(saved.into_iter().collect::<BTreeSet<_>>(), names);
+    let moments: Vec<String> = open(3, "optimizer").names().map(String::from).collect();
+    assert_eq!(moments.len(), 2 * names.len());
+    let of_table: Vec<&String> = moments.iter().filter(|n| n.ends_with(TABLE)).collect();
+    assert_eq!(of_table, [&format!("m.{TABLE}"), &format!("v.{TABLE}")]);
+    let values = |step| open(step, "model").read(TABLE).unwrap().to_f64();
+    assert_ne!(values(1), values(3));
+}
