@@ -2,6 +2,7 @@
 
 use super::choose::Kernel;
 use super::facts::{Facts, Role, at};
+use super::set::Set;
 use super::label::label;
 use crate::rewrite::{Rewriter, common_region};
 use rustc_hash::FxHashSet;
@@ -33,6 +34,7 @@ pub(super) fn outline(
     taken: &FxHashSet<&str>,
 ) -> Result<Outlined, String> {
     let f = facts.f;
+    let kernels: &[Kernel] = &placed(facts, kernels);
     let mut maker: BTreeMap<usize, usize> = BTreeMap::new();
     for (k, kernel) in kernels.iter().enumerate() {
         kernel.stores.iter().for_each(|v| {
@@ -92,6 +94,51 @@ pub(super) fn outline(
         }
     }
     Ok(Outlined { clusters, function: r.finish() })
+}
+
+/// Kernels that store to the places that concatenations are: where all pieces of one come from one
+/// kernel, the kernel stores the whole, and pieces that nobody else reads are stored nowhere else.
+fn placed(facts: &Facts<'_>, kernels: &[Kernel]) -> Vec<Kernel> {
+    let f = facts.f;
+    let mut users: Vec<Vec<Option<usize>>> = vec![vec![]; f.nodes.len()];
+    for (i, node) in f.nodes.iter().enumerate() {
+        node.operands.iter().for_each(|v| users[at(*v)].push(Some(i)));
+    }
+    f.output_values().for_each(|v| users[at(v)].push(None));
+    let place = |kernel: &Kernel| {
+        let mut out = kernel.clone();
+        let mut stores = Set::of(kernel.stores.iter().copied());
+        // Reshapes on the way to a concatenation are taken when it is.
+        let mut held = stores.clone();
+        for (i, node) in f.nodes.iter().enumerate() {
+            if facts.role[i] != Role::Row || !facts.live[i] || out.ops.contains(i) {
+                continue;
+            }
+            let whole = node.operands.iter().all(|v| held.contains(at(*v)));
+            match &node.op {
+                Op::Reshape { .. } if whole => held.insert(i),
+                Op::Concat { .. } if whole => {
+                    held.insert(i);
+                    stores.insert(i);
+                    out.ops.insert(i);
+                    let mut open: Vec<usize> = node.operands.iter().map(|v| at(*v)).collect();
+                    while let Some(x) = open.pop() {
+                        if !stores.contains(x) && !out.ops.contains(x) {
+                            out.ops.insert(x);
+                            open.extend(f.nodes[x].operands.iter().map(|v| at(*v)));
+                        }
+                        if users[x].iter().all(|u| u.is_some_and(|u| out.ops.contains(u))) {
+                            stores.remove(x);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        out.stores = stores.iter().collect();
+        out
+    };
+    kernels.iter().map(place).collect()
 }
 
 fn call(
