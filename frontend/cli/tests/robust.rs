@@ -269,3 +269,43 @@ fn standard_input() {
     assert_eq!(out.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&out.stdout).contains("no errors"));
 }
+
+#[test]
+fn ids_outside_the_vocabulary() {
+    let batch = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/demo/batch.safetensors");
+    let batch = batch.display().to_string();
+    let small = ["eval", "qwen3_5_vl", "--variant", "tiny", "--set", "text.vocab=900"];
+    let out = vlmc(&[&small[..], &["--weights", "init:1", "--batch", &batch]].concat());
+    assert_eq!(out.status.code(), Some(1));
+    let text = stderr(&out);
+    assert!(text.contains("error[V0603]"), "{text}");
+    assert!(text.contains("`input_ids` row 4 is 1000, the vocabulary has 900 rows"), "{text}");
+}
+
+#[test]
+fn functions_of_the_library_are_explained() {
+    let text = |args: &[&str]| String::from_utf8_lossy(&vlmc(args).stdout).into_owned();
+    let list = text(&["explain", "std"]);
+    assert!(list.lines().count() > 15, "{list}");
+    for name in list.lines() {
+        let page = text(&["explain", name]);
+        let (head, rest) = page.split_once("\n\n").expect("a heading");
+        assert_eq!(head, format!("# `{name}`"));
+        assert!(!rest.starts_with("```"), "{name} has no doc comment");
+        assert!(page.contains(&format!("\nuse std.{{{name}}}\n\nfn {name}")), "{page}");
+        assert!(page.ends_with("}\n```\n"), "{page}");
+    }
+    let text = refused(&["explain", "linaer"], "V0201");
+    assert!(text.contains("did you mean `linear`?"), "{text}");
+}
+
+#[test]
+fn fmt_check_shows_what_would_change() {
+    let path = file("out_of_style.vlm", b"symbol a\nfn  half(x:[T])->[T]{x*0.5}\n");
+    let out = vlmc(&["fmt", "--check", &path]);
+    assert_eq!(out.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(text.contains("out_of_style.vlm"), "{text}");
+    assert!(text.contains("\n-fn  half(x:[T])->[T]{x*0.5}\n"), "{text}");
+    assert!(text.contains("\n+fn half(x: [T]) -> [T] { x * 0.5 }\n"), "{text}");
+}
