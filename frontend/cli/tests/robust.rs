@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use vlmc::spec::{self, FileReader};
+use vlmc_data::safetensors::write_file;
+use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_frontend::diag::Phase;
 use vlmc_frontend::elab::{self, Library, Target};
 use vlmc_ir::ty::DType;
@@ -280,6 +282,23 @@ fn ids_outside_the_vocabulary() {
     let text = stderr(&out);
     assert!(text.contains("error[V0603]"), "{text}");
     assert!(text.contains("`input_ids` row 4 is 1000, the vocabulary has 900 rows"), "{text}");
+    // Nor do they pass when they are given by name.
+    let ints = |shape: &[usize], values: Vec<i32>| {
+        HostTensor::new(shape.to_vec(), HostData::I32(values)).expect("a tensor")
+    };
+    let tensors = [
+        ("in.ids", ints(&[3], vec![7, 130_000, 9])),
+        ("in.targets", ints(&[3], vec![7, 8, -100])),
+        ("in.seq.cu_seqlens", ints(&[2], vec![0, 3])),
+        ("in.seq.cu_seqlens_padded", ints(&[2], vec![0, 3])),
+        ("in.seq.positions", ints(&[3, 3], [0, 1, 2].repeat(3))),
+    ];
+    let path = folder("files").join("ids.safetensors");
+    write_file(&path, tensors.iter().map(|(n, t)| (*n, t)), &Default::default()).expect("written");
+    let path = path.display().to_string();
+    let line = ["eval", "llama", "--variant", "tiny", "--set", "vocab=1000", "--weights", "init:1"];
+    let text = refused(&[&line[..], &["--inputs", &path]].concat(), "V0604");
+    assert!(text.contains("`in.ids` row 1 is 130000, the vocabulary has 1000 rows"), "{text}");
 }
 
 #[test]
