@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use std::collections::HashMap;
 use vlmc_artifact::{Artifact, Buffer, Parameter, Step};
 use vlmc_data::batch::Batch;
-use vlmc_data::host_fn;
+use vlmc_data::host_fn::{self, HostFunction};
 use vlmc_data::tensor::HostTensor;
 use vlmc_ir::dim::Symbol;
 use vlmc_ir::eval::{EvalError, Evaluator, Real, Sizes, Tensor};
@@ -272,6 +272,7 @@ impl<R: Real> Executor<R> {
         let value = function.evaluate(&function.bind(&args)?, batch)?;
         let rows = value.shape.first().copied().unwrap_or(0);
         let dims = self.sizes.eval_all(&ty.dims)?;
+        check_pictures(function, &value.shape, &dims)?;
         let value = function.pad(value, &dims)?;
         Ok(match ty.dtype {
             DType::I32 => {
@@ -410,6 +411,22 @@ pub const OPTIMIZER: &str = "optimizer";
 
 /// Elements of a parameter at most: a damaged manifest must not ask for all memory.
 const MOST_ELEMENTS: usize = 1 << 33;
+
+/// Patches and frames must fit; the other sizes of a batch are checked when it is grown.
+fn check_pictures(function: &HostFunction, have: &[usize], room: &[usize]) -> Result<()> {
+    for ((dim, have), room) in function.dims.iter().zip(have).zip(room) {
+        let (what, extra, flag) = match *dim {
+            "patches" => ("patches", 0, "--max-patches"),
+            "frames + 1" => ("frames of pictures", 1, "--max-images"),
+            _ => continue,
+        };
+        let (have, room) = (have.saturating_sub(extra), room.saturating_sub(extra));
+        if have > room {
+            bail!("{have} {what}, the artifact holds {room}: compile with {flag} {have}");
+        }
+    }
+    Ok(())
+}
 
 fn check_loss(result: &StepResult) -> Result<()> {
     if result.loss.is_finite() {

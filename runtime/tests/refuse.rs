@@ -6,7 +6,7 @@ use vlmc_artifact::Artifact;
 use vlmc_data::batch::Batch;
 use vlmc_data::safetensors::{TensorFile, write_file};
 use vlmc_data::tensor::{HostData, HostTensor};
-use vlmc_training_tests::{Folder, Model, document, files, pack};
+use vlmc_training_tests::{Capacity, Folder, Model, document, files, image_document, pack};
 
 fn batch() -> Batch {
     pack(&[document(1, 6, 0)], 1).unwrap()
@@ -139,4 +139,22 @@ fn batches_that_do_not_fit() {
     folder.prepare(&huge, &[batch()]).unwrap();
     let text = refused(&folder, "--steps 1");
     assert!(text.contains("elements"), "{text}");
+}
+
+/// Pictures larger or more than the artifact has room for: the flag that helps is named.
+#[test]
+fn pictures_that_do_not_fit() {
+    let folder = Folder::new("refuse-pictures").unwrap();
+    let two = pack(&[image_document(1, 8, 0), image_document(2, 9, 100)], 1).unwrap();
+    let model = Model::small(false, &["text.layers=1", "text.pattern=[gdn]"]).unwrap();
+    for (patches, frames, part) in [
+        (16, 2, "32 patches, the artifact holds 16: compile with --max-patches 32"),
+        (32, 1, "2 frames of pictures, the artifact holds 1: compile with --max-images 2"),
+    ] {
+        let capacity = Capacity { tokens: 17, docs: 2, patches, frames };
+        let artifact = model.compile_for(1, vlmc_ir::ty::DType::F32, capacity).unwrap().artifact;
+        folder.prepare(&artifact, std::slice::from_ref(&two)).unwrap();
+        let text = refused(&folder, "--steps 1");
+        assert!(text.contains(part), "{text}");
+    }
 }

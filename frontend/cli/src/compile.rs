@@ -364,7 +364,7 @@ fn capacities(joint: &Program, capacity: &Capacity) -> Result<IndexMap<String, u
 }
 
 /// Rows of the smallest table that the batch's token ids look up.
-fn vocabulary(p: &Program) -> Option<u64> {
+pub fn vocabulary(p: &Program) -> Option<u64> {
     let main = p.main()?;
     let ids = |i: &vlmc_ir::graph::Input| {
         i.from.as_ref().is_some_and(|from| from.function == "input_ids")

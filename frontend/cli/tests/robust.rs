@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use vlmc::spec::{self, FileReader};
+use vlmc_data::safetensors::write_file;
+use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_frontend::diag::Phase;
 use vlmc_frontend::elab::{self, Library, Target};
 use vlmc_ir::ty::DType;
@@ -268,4 +270,61 @@ fn standard_input() {
     let out = child.wait_with_output().expect("ends");
     assert_eq!(out.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&out.stdout).contains("no errors"));
+}
+
+#[test]
+fn ids_outside_the_vocabulary() {
+    let batch = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/demo/batch.safetensors");
+    let batch = batch.display().to_string();
+    let small = ["eval", "qwen3_5_vl", "--variant", "tiny", "--set", "text.vocab=900"];
+    let out = vlmc(&[&small[..], &["--weights", "init:1", "--batch", &batch]].concat());
+    assert_eq!(out.status.code(), Some(1));
+    let text = stderr(&out);
+    assert!(text.contains("error[V0603]"), "{text}");
+    assert!(text.contains("`input_ids` row 4 is 1000, the vocabulary has 900 rows"), "{text}");
+    // Nor do they pass when they are given by name.
+    let ints = |shape: &[usize], values: Vec<i32>| {
+        HostTensor::new(shape.to_vec(), HostData::I32(values)).expect("a tensor")
+    };
+    let tensors = [
+        ("in.ids", ints(&[3], vec![7, 130_000, 9])),
+        ("in.targets", ints(&[3], vec![7, 8, -100])),
+        ("in.seq.cu_seqlens", ints(&[2], vec![0, 3])),
+        ("in.seq.cu_seqlens_padded", ints(&[2], vec![0, 3])),
+        ("in.seq.positions", ints(&[3, 3], [0, 1, 2].repeat(3))),
+    ];
+    let path = folder("files").join("ids.safetensors");
+    write_file(&path, tensors.iter().map(|(n, t)| (*n, t)), &Default::default()).expect("written");
+    let path = path.display().to_string();
+    let line = ["eval", "llama", "--variant", "tiny", "--set", "vocab=1000", "--weights", "init:1"];
+    let text = refused(&[&line[..], &["--inputs", &path]].concat(), "V0604");
+    assert!(text.contains("`in.ids` row 1 is 130000, the vocabulary has 1000 rows"), "{text}");
+}
+
+#[test]
+fn functions_of_the_library_are_explained() {
+    let text = |args: &[&str]| String::from_utf8_lossy(&vlmc(args).stdout).into_owned();
+    let list = text(&["explain", "std"]);
+    assert!(list.lines().count() > 15, "{list}");
+    for name in list.lines() {
+        let page = text(&["explain", name]);
+        let (head, rest) = page.split_once("\n\n").expect("a heading");
+        assert_eq!(head, format!("# `{name}`"));
+        assert!(!rest.starts_with("```"), "{name} has no doc comment");
+        assert!(page.contains(&format!("\nuse std.{{{name}}}\n\nfn {name}")), "{page}");
+        assert!(page.ends_with("}\n```\n"), "{page}");
+    }
+    let text = refused(&["explain", "linaer"], "V0201");
+    assert!(text.contains("did you mean `linear`?"), "{text}");
+}
+
+#[test]
+fn fmt_check_shows_what_would_change() {
+    let path = file("out_of_style.vlm", b"symbol a\nfn  half(x:[T])->[T]{x*0.5}\n");
+    let out = vlmc(&["fmt", "--check", &path]);
+    assert_eq!(out.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(text.contains("out_of_style.vlm"), "{text}");
+    assert!(text.contains("\n-fn  half(x:[T])->[T]{x*0.5}\n"), "{text}");
+    assert!(text.contains("\n+fn half(x: [T]) -> [T] { x * 0.5 }\n"), "{text}");
 }

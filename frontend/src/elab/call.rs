@@ -106,6 +106,18 @@ impl Elab<'_> {
             ExprKind::Field(a, name) => match self.expr(frame, a) {
                 Val::Part(p) => self.call_part(&p, &name.name, name.span, &args, span),
                 Val::Unknown => Val::Unknown,
+                Val::Tensor(t) => {
+                    let (ty, of) = (self.ty(t), self.source_text(a.span));
+                    let more = if args.list.is_empty() { "" } else { ", .." };
+                    let shown = self.ty_text(&ty);
+                    self.diags.push(
+                        Diag::error(Code::WrongKind, "a tensor has no functions of its own")
+                            .label(name.span, "called as one of a part")
+                            .secondary(a.span, shown)
+                            .help(format!("write `{}({of}{more})`", name.name)),
+                    );
+                    Val::Unknown
+                }
                 other => self.wrong_kind(a.span, "a part", &other),
             },
             _ => {

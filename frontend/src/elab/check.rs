@@ -47,6 +47,7 @@ impl Elab<'_> {
         self.collects.clear();
         self.building = vec![Building::default()];
         self.current_fn = None;
+        self.parts = 0;
         self.call_depth = 0;
     }
 

@@ -19,6 +19,22 @@ pub fn std_functions() -> Vec<&'static str> {
     STD.lines().filter_map(name).collect()
 }
 
+/// The doc comment and the text of a function of the standard library.
+pub fn std_function(name: &str) -> Option<(String, String)> {
+    let mut sources = Sources::new();
+    let file = sources.add("std.vlm", STD);
+    let parsed = parse(file, STD).file;
+    parsed.items.iter().find_map(|item| match item {
+        Item::Fn(f) if f.name.name == name => {
+            // From the word `fn`, which stands before the name on its line.
+            let start = STD[..f.name.span.start as usize].rfind("fn ")? as u32;
+            let text = sources.snippet(Span { file, start, end: f.body.span.end });
+            Some((f.doc.clone(), text.to_string()))
+        }
+        _ => None,
+    })
+}
+
 /// Where files come from.
 pub trait Reader {
     /// The bytes of the module called `name` beside the root file, and the name to show for it;

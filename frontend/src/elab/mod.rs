@@ -15,6 +15,7 @@ mod expr;
 mod import;
 pub mod library;
 mod module;
+mod names;
 mod program;
 mod require;
 mod scalar;
@@ -52,6 +53,9 @@ const MAX_CALL_DEPTH: u32 = 64;
 /// larger is a slip in a number or a function that calls another twice, twenty levels deep.
 const MAX_NODES: usize = 200_000;
 const MAX_LAYERS: i64 = 10_000;
+/// Parts in the parts of a declaration, a stack counted once; and those of a model with all layers.
+const MAX_PARTS: usize = 10_000;
+const MAX_PARTS_OF_A_MODEL: usize = 500_000;
 /// Numbers in one parameter.
 const MAX_ELEMENTS: i64 = 1 << 48;
 
@@ -154,6 +158,8 @@ struct Elab<'a> {
     /// Number of the declaration being checked.
     declaration: u32,
     current_fn: Option<Span>,
+    /// Parts that were made for the declaration being checked, or for the model.
+    parts: usize,
     /// Whether it has been said that the program grows too large.
     too_large: bool,
 }
@@ -179,6 +185,7 @@ impl<'a> Elab<'a> {
             unknown: unknown::Unknown::default(),
             declaration: 0,
             current_fn: None,
+            parts: 0,
             too_large: false,
         }
     }

@@ -3,7 +3,7 @@
 use super::call::{ArgVal, Args};
 use super::library::Decl;
 use super::value::{Instance, Part, Stack, Template, Val};
-use super::{Elab, Frame, MAX_ELEMENTS, MAX_LAYERS};
+use super::{Elab, Frame, MAX_ELEMENTS, MAX_LAYERS, MAX_PARTS, MAX_PARTS_OF_A_MODEL};
 use crate::diag::{Code, Diag};
 use crate::syntax::ast::{self, FileId, Member, PartExpr, Span};
 use indexmap::IndexMap;
@@ -176,6 +176,9 @@ impl Elab<'_> {
                     self.endless.extend(functions);
                     return None;
                 }
+                if !self.another_part(module) {
+                    return None;
+                }
                 self.call_depth += 1;
                 let i = self.instantiate(&m, args, place);
                 self.call_depth -= 1;
@@ -197,6 +200,23 @@ impl Elab<'_> {
                 }
             },
         }
+    }
+
+    /// Counts a part; false when there are too many, which is told once.
+    fn another_part(&mut self, module: &ast::Ident) -> bool {
+        let most = if self.symbolic { MAX_PARTS } else { MAX_PARTS_OF_A_MODEL };
+        self.parts += 1;
+        if self.parts <= most {
+            return true;
+        }
+        if !std::mem::replace(&mut self.too_large, true) {
+            self.diags.push(
+                Diag::error(Code::InvalidOperands, "there are too many parts in parts")
+                    .label(module.span, format!("more than {most} before this one"))
+                    .help("a module that has another twice doubles it; use a stack"),
+            );
+        }
+        false
     }
 
     fn stack(
@@ -303,8 +323,10 @@ impl Elab<'_> {
         };
         let own = p.key.as_ref().map_or(p.name.name.as_str(), |k| &k.value);
         let key = join_name(&prefix, own);
-        if let Some(v) = self.at().params.get(&key) {
-            return Val::Tensor(*v);
+        let name = join_name(&i.path, &p.name.name);
+        if let Some(v) = self.at().params.get(&key).copied() {
+            self.same_param(v, &name, &key, p.name.span);
+            return Val::Tensor(v);
         }
         let mut frame = Frame::of(i);
         let Some(ty) = self.tensor_ty(&mut frame, &p.ty) else { return Val::Unknown };
@@ -313,7 +335,6 @@ impl Elab<'_> {
         }
         let init = self.init(&mut frame, p);
         let each = p.each.iter().map(|e| join_name(&prefix, &e.value)).collect();
-        let name = join_name(&i.path, &p.name.name);
         let origin = self.origin(p.name.span);
         let at = self.at();
         let param = Param {

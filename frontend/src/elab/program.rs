@@ -84,7 +84,8 @@ impl Elab<'_> {
             }
         }?;
         self.finish_program();
-        Some(())
+        self.one_name_each(model.as_ref());
+        (!self.diags.has_errors()).then_some(())
     }
 
     /// The configuration of a model, which is its one argument.

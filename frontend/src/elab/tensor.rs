@@ -349,6 +349,16 @@ impl Elab<'_> {
         match self.expr(frame, e) {
             Val::Int(p) if p.as_constant().is_some_and(|c| c < 0) => Some(size.add(&p)),
             Val::Int(p) => Some(p),
+            Val::Tensor(t) => {
+                let (ty, ids) = (self.ty(t), self.source_text(e.span));
+                let shown = self.ty_text(&ty);
+                self.diags.push(
+                    Diag::error(Code::WrongKind, "rows are not chosen by a tensor here")
+                        .label(e.span, shown)
+                        .help(format!("write `gather(table, {ids})`: row `{ids}[t]` for each t")),
+                );
+                None
+            }
             other => {
                 self.wrong_kind(e.span, "an integer", &other);
                 None

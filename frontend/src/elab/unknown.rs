@@ -23,6 +23,22 @@ pub(super) struct Unknown {
 /// How many lines a note lists.
 const LISTED: usize = 5;
 
+/// Functions of other languages, and what says the same here.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("relu", "`where(x > 0.0, x, 0.0)`"),
+    ("swish", "`silu(x)`"),
+    ("clamp", "`min(max(x, low), high)`, of tensors of one shape"),
+    (
+        "matmul",
+        "`einsum(\"n k, k m -> n m\", x, w)`, or `linear(x, w)` for a weight stored [out, in]",
+    ),
+    ("embedding", "`gather(table, ids)`"),
+    ("permute", "`transpose(x, [1, 0])`"),
+    ("view", "`x as [T, d]`"),
+    ("cat", "`concat([x, y], -1)`"),
+    ("masked_fill", "`where(mask, value, x)`"),
+];
+
 impl Elab<'_> {
     /// Reports a name that means nothing. `what` is its kind, as in "function" or "field of `C`".
     pub(super) fn unknown_name(&mut self, what: &str, name: &Ident, known: &[String]) {
@@ -69,6 +85,10 @@ impl Elab<'_> {
             None => None,
         };
         let diag = Diag::error(Code::UnknownName, message).label(span, "not found");
+        if let Some((_, how)) = ELSEWHERE.iter().find(|(name, _)| *name == n) {
+            self.diags.push(diag.help(format!("write {how}")));
+            return;
+        }
         self.diags.push(match (elsewhere, near) {
             (Some(name), _) => diag.help(format!("import it: `use std.{{{name}}}`")),
             (None, Some(near)) => diag.help_edit(format!("did you mean `{near}`?"), span, near),

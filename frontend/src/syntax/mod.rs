@@ -12,7 +12,7 @@ pub mod literal;
 mod parser;
 mod tree;
 
-use crate::diag::Diags;
+use crate::diag::{Code, Diag, Diags};
 use kind::SyntaxNode;
 
 /// What parsing gives.
@@ -29,8 +29,25 @@ pub struct Parse {
 /// Parses a text. `file` is what the spans name.
 pub fn parse(file: ast::FileId, text: &str) -> Parse {
     let tokens = lexer::tokens(text);
-    let (events, diags) = parser::parse(file, text, &tokens);
+    let (events, mut diags) = parser::parse(file, text, &tokens);
+    if let Some(diag) = lone_return(file, text) {
+        // Lines are not what they look like, so nothing else that was found can be trusted.
+        diags = Diags::new();
+        diags.push(diag);
+    }
     let tree = tree::build(text, &tokens, events);
     let file = build::file(file, &tree);
     Parse { tree, file, diags }
+}
+
+/// A carriage return that ends no line: an editor shows a new line, and a comment would go on.
+fn lone_return(file: ast::FileId, text: &str) -> Option<Diag> {
+    let bytes = text.as_bytes();
+    let at = (0..bytes.len()).find(|i| bytes[*i] == b'\r' && bytes.get(i + 1) != Some(&b'\n'))?;
+    let span = ast::Span { file, start: at as u32, end: at as u32 + 1 };
+    Some(
+        Diag::error(Code::UnknownCharacter, "carriage return without a line feed")
+            .label(span, "ends no line")
+            .help("save the file with line ends of Unix or Windows"),
+    )
 }

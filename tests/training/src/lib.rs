@@ -8,3 +8,4 @@ mod training;
 pub use documents::{document, image_document, pack};
 pub use model::{Model, Ran, clean, largest_difference, parameter_value, program_parameter};
 pub use training::{Folder, files};
+pub use vlmc::compile::Capacity;

@@ -3,7 +3,7 @@
 use super::SpecArgs;
 use crate::Context;
 use crate::ui::{Done, put, table, thousands};
-use vlmc::parameters::{Parameter, count, optional_parts, parameters};
+use vlmc::parameters::{count, optional_parts};
 use vlmc_frontend::diag::{Code, Diag, Phase};
 use vlmc_frontend::elab::{self, Library, Target};
 use vlmc_ir::graph::Program;
@@ -57,10 +57,6 @@ pub fn run(c: &mut Context, args: Args) -> Done {
     if !broken.is_empty() {
         return Err(c.ui.fail_all(broken));
     }
-    let shared = shared_names(&parameters(&program));
-    if !shared.is_empty() {
-        return Err(c.ui.fail_all(shared));
-    }
     put(&counts(&lib, &program))
 }
 
@@ -104,22 +100,4 @@ fn counts(lib: &Library, program: &Program) -> String {
         v => format!(" \"{v}\""),
     };
     format!("{}{variant}: no errors, lowered and verified\n{}", program.name, table(&rows))
-}
-
-/// Two declarations that read one checkpoint tensor, without being one parameter.
-fn shared_names(all: &[Parameter<'_>]) -> Vec<Diag> {
-    let mut seen: std::collections::BTreeMap<&str, &str> = std::collections::BTreeMap::new();
-    let mut out = vec![];
-    for p in all {
-        if let Some(first) = seen.insert(&p.name, &p.path)
-            && first != p.path
-        {
-            let message =
-                format!("`{first}` and `{}` have one checkpoint name, `{}`", p.path, p.name);
-            out.push(Diag::error(Code::BadWeights, message).help(
-                "give each its own name with `as`; to share one tensor, use the one declaration twice",
-            ));
-        }
-    }
-    out
 }

@@ -156,6 +156,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
                 .map_err(|e| c.ui.fail(Diag::error(Code::BadInput, format!("{e:#}"))))?;
         }
         unknown_inputs(c, &program, &inputs)?;
+        outside_vocabulary(c, &program, &inputs)?;
     }
     let queue = match &args.batch {
         Some(path) => microbatches(c, &args, path)?,
@@ -281,6 +282,29 @@ fn unknown_inputs(c: &Context, program: &Program, inputs: &Tensors) -> Done {
     if bad.is_empty() { Ok(()) } else { Err(c.ui.fail_all(bad)) }
 }
 
+const OUTSIDE: &str = "the ids are of another vocabulary than that of the variant";
+
+/// Ids and labels that a model is given by name must be rows of its table, as those of a batch.
+fn outside_vocabulary(c: &Context, program: &Program, inputs: &Tensors) -> Done {
+    let Some(rows) = vlmc::compile::vocabulary(program) else { return Ok(()) };
+    let ids = ["input_ids", "next_ids", "next_labels"];
+    for i in program.main().into_iter().flat_map(|f| &f.inputs) {
+        let reads = i.from.as_ref().is_some_and(|from| ids.contains(&from.function.as_str()));
+        let Some(t) = inputs.get(&*i.name).filter(|_| reads) else { continue };
+        // What is no integer is told where it is read.
+        let values = t.to_i64().unwrap_or_default();
+        let bad = values.iter().position(|v| u64::try_from(*v).is_ok_and(|v| v >= rows));
+        if let Some(row) = bad {
+            let name = file_name(&i.name);
+            let message =
+                format!("`{name}` row {row} is {}, the vocabulary has {rows} rows", values[row]);
+            let diag = Diag::error(Code::BadInput, message);
+            return Err(c.ui.fail(diag.help(OUTSIDE)));
+        }
+    }
+    Ok(())
+}
+
 /// The name in a file of an input of the program.
 fn file_name(input: &str) -> String {
     if input.starts_with("dout.") { input.to_string() } else { format!("in.{input}") }
@@ -354,9 +378,16 @@ fn batches(
     param: &dyn Fn(&str) -> anyhow::Result<HostTensor>,
 ) -> Done {
     let path = args.batch.as_deref().unwrap_or_default();
+    let vocabulary = vlmc::compile::vocabulary(program).and_then(|v| usize::try_from(v).ok());
     let mut done: Vec<Evaluated> = vec![];
     for m in all {
         let batch = Batch::read(&m.file, m.index).map_err(|e| refused(c, path, &e))?;
+        if let Some(rows) = vocabulary {
+            batch.check_vocabulary(rows).map_err(|e| {
+                let diag = at_flag(Code::BadBatch, e.to_string(), "--batch", path, "this batch");
+                c.ui.fail(diag.help(OUTSIDE))
+            })?;
+        }
         let documents = batch.layout.documents().filter(|d| d.valid > 0).count();
         put(&format!(
             "{}: {}, {}, {}, {}\n",

@@ -2,6 +2,7 @@
 
 use crate::Context;
 use crate::ui::{Done, Stop, put};
+use similar::TextDiff;
 use vlmc_frontend::diag::Diags;
 use vlmc_frontend::fmt;
 use vlmc_frontend::source::Sources;
@@ -9,7 +10,7 @@ use vlmc_frontend::source::Sources;
 /// What to format.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Change nothing; name the files that are not in style and end with 1 [default: off]
+    /// Change nothing; show what would change, and end with 1 if something would [default: off]
     #[arg(long)]
     check: bool,
     /// Files to rewrite in place; `-` reads standard input and writes standard output
@@ -54,7 +55,8 @@ fn one(c: &Context, path: &str, check: bool) -> Done<bool> {
     let same = text == sources.text(file);
     if check {
         if !same {
-            put(&format!("{name}\n"))?;
+            let diff = TextDiff::from_lines(sources.text(file), &text);
+            put(&diff.unified_diff().header(name, "in style").to_string())?;
         }
         return Ok(same);
     }

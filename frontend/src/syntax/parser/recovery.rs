@@ -228,8 +228,10 @@ impl Parser<'_> {
                  stored name: `as \"name\"`",
             );
         } else if kind == At {
-            diag =
-                diag.help("matrix products are written `linear(x, w)` or `einsum(\"..\", a, b)`");
+            diag = diag.help(
+                "`x @ w` is written `einsum(\"n k, k m -> n m\", x, w)`; `linear(x, w)` takes a weight \
+                 stored [out, in]",
+            );
         } else if matches!(kind, AndAnd | OrOr | Bang) {
             diag = diag.help("logic is written `and`, `or`, `not`");
         } else {

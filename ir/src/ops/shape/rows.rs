@@ -160,6 +160,12 @@ pub(in crate::ops) fn attention(op: &Op, tys: &[Ty]) -> Types {
     want_same(op, tys, (1, 1), (2, 1))?;
     want_grouped_heads(op, tys, 0, 1)?;
     want_boundaries(op, tys, 3)?;
+    if let Op::Attention { window: Some(w), .. } = op
+        && w.size().as_constant().is_some_and(|w| w < 1)
+    {
+        return Err(TypeError::new(format!("`window` must be at least 1, not {w}"))
+            .help("`none` lets a row see all rows of its document"));
+    }
     let rows = &tys[0].dims;
     let y = vec![rows[0].clone(), rows[1].clone(), tys[2].dims[2].clone()];
     Ok(vec![Ty::new(tys[0].dtype, y), Ty::new(DType::F32, rows[..2].to_vec())])

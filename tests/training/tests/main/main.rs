@@ -11,3 +11,4 @@ mod placement;
 mod poison;
 mod random;
 mod saved;
+mod tied;
