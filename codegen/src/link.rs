@@ -1,7 +1,8 @@
 //! Host objects to a shared library.
 
-use std::ffi::OsStr;
-use std::path::Path;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::{Error, Stage};
@@ -15,9 +16,13 @@ use crate::error::{Error, Stage};
 pub fn link_shared<O: AsRef<[u8]>>(objects: &[O], out: &Path) -> Result<(), Error> {
     let failed = |detail: String| Error::new("", Stage::Link, detail);
     let compiler = std::env::var_os("CC").filter(|name| !name.is_empty());
-    let compiler = compiler.as_deref().unwrap_or(OsStr::new("cc"));
+    let mut compiler = PathBuf::from(compiler.unwrap_or_else(|| "cc".into()));
+    // It runs in another folder; a bare name is looked up on PATH.
+    if compiler.components().count() > 1 {
+        compiler = std::path::absolute(&compiler).unwrap_or(compiler);
+    }
     let folder = tempfile::tempdir().map_err(|error| failed(format!("no folder: {error}")))?;
-    let mut command = Command::new(compiler);
+    let mut command = Command::new(&compiler);
     // Names in the folder, so that no path of this machine gets into the library.
     command.current_dir(folder.path()).args(["-shared", "-Wl,-z,defs", "-o", "out.so"]);
     for (index, object) in objects.iter().enumerate() {
@@ -27,14 +32,22 @@ pub fn link_shared<O: AsRef<[u8]>>(objects: &[O], out: &Path) -> Result<(), Erro
         command.arg(name);
     }
     let output = command.output().map_err(|error| {
-        let compiler = compiler.to_string_lossy();
+        let compiler = compiler.display();
         failed(format!("cannot run the C compiler `{compiler}`: {error}; install gcc or set CC"))
     })?;
     if !output.status.success() {
         return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
     }
-    // Not renamed: the folder may be on another file system.
-    std::fs::copy(folder.path().join("out.so"), out)
-        .map(drop)
-        .map_err(|error| failed(format!("cannot write {}: {error}", out.display())))
+    let made = std::fs::read(folder.path().join("out.so"))
+        .map_err(|error| failed(format!("the linker left no library: {error}")))?;
+    replace(out, &made).map_err(|error| failed(format!("cannot write {}: {error}", out.display())))
+}
+
+/// Puts a whole new file in the place of an old one, which a program may have mapped.
+fn replace(out: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
+    file.write_all(bytes)?;
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o755))?;
+    file.persist(out).map(drop).map_err(|error| error.error)
 }

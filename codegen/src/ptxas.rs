@@ -86,6 +86,8 @@ impl Ptxas {
                 )
             })?,
         };
+        // It runs in another folder later.
+        let path = std::path::absolute(&path).unwrap_or(path);
         let output = Command::new(&path)
             .arg("--version")
             .output()

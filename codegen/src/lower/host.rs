@@ -1,6 +1,6 @@
 //! Host kernels: passes, our own mathematical functions, an object.
 
-use inkwell::targets::{FileType, RelocMode};
+use inkwell::targets::{FileType, RelocMode, TargetMachine};
 use melior::Context;
 use melior::ir::attribute::{FlatSymbolRefAttribute, StringAttribute, TypeAttribute};
 use melior::ir::operation::{OperationBuilder, OperationLike, OperationRef};
@@ -122,11 +122,18 @@ fn declaration<'c>(
         .build()
 }
 
-pub(super) fn object(unit: &Unit<'_>) -> Result<Vec<u8>, Error> {
+/// Makes the module whole and optimises it.
+pub(super) fn optimized(unit: &Unit<'_>) -> Result<TargetMachine, Error> {
     let machine = llvm::machine("x86_64-unknown-linux-gnu", CPU, "", RelocMode::PIC, unit.kernel)?;
     math::define(unit)?;
     unit.seal(&machine, |name| name.strip_prefix("llvm.").is_some_and(|rest| !is_libm(rest)))?;
-    unit.compile(&machine, FileType::Object)
+    unit.optimize(&machine)?;
+    Ok(machine)
+}
+
+pub(super) fn object(unit: &Unit<'_>) -> Result<Vec<u8>, Error> {
+    let machine = optimized(unit)?;
+    unit.write(&machine, FileType::Object)
 }
 
 fn is_libm(intrinsic: &str) -> bool {

@@ -123,17 +123,15 @@ impl<'c> Unit<'c> {
         self.module.verify().map_err(|said| self.error(Stage::Translate, said.to_string()))
     }
 
-    /// O3, then code.
-    pub(super) fn compile(
-        &self,
-        machine: &TargetMachine,
-        file: FileType,
-    ) -> Result<Vec<u8>, Error> {
+    pub(super) fn optimize(&self, machine: &TargetMachine) -> Result<(), Error> {
         let options = PassBuilderOptions::create();
         options.set_loop_unrolling(true);
         self.module
             .run_passes("default<O3>", machine, options)
-            .map_err(|said| self.error(Stage::Optimize, said.to_string()))?;
+            .map_err(|said| self.error(Stage::Optimize, said.to_string()))
+    }
+
+    pub(super) fn write(&self, machine: &TargetMachine, file: FileType) -> Result<Vec<u8>, Error> {
         let code = machine
             .write_to_memory_buffer(&self.module, file)
             .map_err(|said| self.error(Stage::Emit, said.to_string()))?;

@@ -40,15 +40,11 @@ impl Lowering {
     ///
     /// The stage that failed with the tool's diagnostics; also for [`Target::Host`].
     pub fn ptx(&self, mlir: &str, target: Target) -> Result<String, Error> {
-        let name = kernel_name(mlir);
         let Some(feature) = target.ptx_feature() else {
+            let name = kernel_name(mlir);
             return Err(Error::new(&name, Stage::Emit, "the host target has no PTX"));
         };
-        let mut module = self.mlir.parse(mlir, &name)?;
-        self.mlir.run(&mut module, &nvptx::pipeline(target, feature), &name)?;
-        let kernel = nvptx::gpu_module(&module, &name)?;
-        lines::scope(self.mlir.context(), nvptx::body(kernel, &name)?, &name, Lines::Directives)?;
-        llvm::emit(&self.mlir, kernel, &name, |unit| nvptx::ptx(unit, target, feature))
+        self.gpu(mlir, target, feature, |unit| nvptx::ptx(unit, target, feature))
     }
 
     /// An object file of the `func.func`s of `mlir`: position-independent x86-64 ELF for
@@ -65,12 +61,51 @@ impl Lowering {
     /// The stage that failed with the tool's diagnostics. Also where a function is called that would
     /// need a library.
     pub fn host_object(&self, mlir: &str) -> Result<Vec<u8>, Error> {
+        self.host(mlir, host::object)
+    }
+
+    /// The optimised LLVM IR from which [`Lowering::ptx`] or, for [`Target::Host`],
+    /// [`Lowering::host_object`] makes code. For people to read.
+    ///
+    /// # Errors
+    ///
+    /// Those of the other two.
+    pub fn llvm_ir(&self, mlir: &str, target: Target) -> Result<String, Error> {
+        match target.ptx_feature() {
+            Some(feature) => self.gpu(mlir, target, feature, |unit| {
+                nvptx::optimized(unit, target, feature).map(|_| unit.module.to_string())
+            }),
+            None => self.host(mlir, |unit| host::optimized(unit).map(|_| unit.module.to_string())),
+        }
+    }
+
+    fn gpu<T>(
+        &self,
+        mlir: &str,
+        target: Target,
+        feature: &str,
+        finish: impl FnOnce(&llvm::Unit<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let name = kernel_name(mlir);
+        let mut module = self.mlir.parse(mlir, &name)?;
+        self.mlir.run(&mut module, &nvptx::pipeline(target, feature), &name)?;
+        let kernel = nvptx::gpu_module(&module, &name)?;
+        let body = nvptx::body(kernel, &name)?;
+        lines::scope(self.mlir.context(), body, &name, Lines::Directives)?;
+        llvm::emit(&self.mlir, kernel, &name, finish)
+    }
+
+    fn host<T>(
+        &self,
+        mlir: &str,
+        finish: impl FnOnce(&llvm::Unit<'_>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let name = kernel_name(mlir);
         let mut module = self.mlir.parse(mlir, &name)?;
         host::own_math(self.mlir.context(), &module, &name)?;
         self.mlir.run(&mut module, host::PIPELINE, &name)?;
         lines::scope(self.mlir.context(), module.body(), &name, Lines::Table)?;
-        llvm::emit(&self.mlir, module.as_operation(), &name, host::object)
+        llvm::emit(&self.mlir, module.as_operation(), &name, finish)
     }
 }
 

@@ -1,6 +1,6 @@
 //! GPU kernels: passes, bodies of the `__nv_*` calls, PTX.
 
-use inkwell::targets::{FileType, RelocMode};
+use inkwell::targets::{FileType, RelocMode, TargetMachine};
 use melior::ir::operation::{OperationLike, OperationRef};
 use melior::ir::{BlockLike, BlockRef, Module, RegionLike};
 
@@ -44,7 +44,12 @@ pub(super) fn body<'c, 'a>(
     region.ok_or_else(|| Error::new(kernel, Stage::Parse, "an empty gpu.module"))
 }
 
-pub(super) fn ptx(unit: &Unit<'_>, target: Target, feature: &str) -> Result<String, Error> {
+/// Makes the module whole and optimises it.
+pub(super) fn optimized(
+    unit: &Unit<'_>,
+    target: Target,
+    feature: &str,
+) -> Result<TargetMachine, Error> {
     let machine = llvm::machine(
         "nvptx64-nvidia-cuda",
         target.name(),
@@ -54,7 +59,13 @@ pub(super) fn ptx(unit: &Unit<'_>, target: Target, feature: &str) -> Result<Stri
     )?;
     define_math(unit)?;
     unit.seal(&machine, |name| name.starts_with("llvm."))?;
-    let code = unit.compile(&machine, FileType::Assembly)?;
+    unit.optimize(&machine)?;
+    Ok(machine)
+}
+
+pub(super) fn ptx(unit: &Unit<'_>, target: Target, feature: &str) -> Result<String, Error> {
+    let machine = optimized(unit, target, feature)?;
+    let code = unit.write(&machine, FileType::Assembly)?;
     let end = code.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     String::from_utf8(code[..end].to_vec())
         .map_err(|error| unit.error(Stage::Emit, format!("PTX that is no text: {error}")))

@@ -1,4 +1,5 @@
 use std::fs;
+use std::time::{Duration, Instant};
 
 use vlmc_codegen::ptxas::{Resources, Source};
 use vlmc_codegen::{Lowering, Ptxas, Stage, Target};
@@ -93,6 +94,7 @@ fn lines_of_the_spec_reach_the_ptx() {
     let bare = SILU.lines().map(|line| line.split(" loc(").next().unwrap()).collect::<Vec<_>>();
     let bare = Lowering::new().ptx(&bare.join("\n"), Target::Sm90a).unwrap();
     assert!(!bare.contains(".loc"));
+    assert!(Lowering::new().llvm_ir(SILU, Target::Sm90a).unwrap().contains("DILocation(line: 40"));
     assert_eq!(with.kernels, assemble(&bare, Target::Sm90a).kernels);
 }
 
@@ -138,6 +140,11 @@ fn mistakes_name_the_kernel_and_the_line() {
 
     let types = error(&kernel(&format!("{load}\n%b = math.ctpop %p : !llvm.ptr<1>")));
     assert!(types.detail.starts_with("bad:5:"), "{types}");
+
+    let assembly = error(&kernel(
+        "llvm.inline_asm has_side_effects \"mov $0\", \"x\" %p : (!llvm.ptr<1>) -> ()",
+    ));
+    assert_eq!(assembly.stage, Stage::Emit, "{assembly}");
 
     assert_eq!(error("module { }").detail, "no gpu.module");
     assert_eq!(
@@ -199,4 +206,33 @@ fn assembling_is_cached_and_ordered() {
 #[test]
 fn assembler_has_a_version() {
     assert!(Ptxas::find().unwrap().version().split('.').all(|part| part.parse::<u32>().is_ok()));
+}
+
+/// What a kernel costs to make; run it with `--ignored --nocapture` to see.
+#[test]
+#[ignore = "it measures"]
+fn cost_of_lowering() {
+    let start = Instant::now();
+    let lowering = Lowering::new();
+    println!("context {:.1?}", start.elapsed());
+    let ptxas = Ptxas::find().unwrap();
+    for (name, text) in
+        [("scale_silu", SILU), ("row_sum", ROW_SUM), ("forward", FORWARD), ("backward", BACKWARD)]
+    {
+        // The first lowering also loads what the others find loaded.
+        lowering.ptx(text, Target::Sm90a).unwrap();
+        let start = Instant::now();
+        let ptx = lowering.ptx(text, Target::Sm90a).unwrap();
+        let lowered = start.elapsed();
+        let start = Instant::now();
+        let cubin = ptxas.assemble(Source { name, ptx: &ptx, target: Target::Sm90a }).unwrap();
+        let assembled = start.elapsed();
+        println!(
+            "{name}: lowered in {lowered:.1?}, assembled in {assembled:.1?}; MLIR {} B, PTX {} B, cubin {} B",
+            text.len(),
+            ptx.len(),
+            cubin.bytes.len()
+        );
+        assert!(lowered < Duration::from_secs(5));
+    }
 }

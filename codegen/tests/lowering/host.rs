@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use libloading::Library;
 use tempfile::TempDir;
-use vlmc_codegen::{Lowering, Stage, link_shared};
+use vlmc_codegen::{Lowering, Stage, Target, link_shared};
 
 /// Lowers texts, links them and loads the result.
 pub fn load(texts: &[&str]) -> (Library, TempDir) {
@@ -98,6 +98,8 @@ fn kernels_of_two_objects_run() {
         assert_eq!(y[i], narrow(widen(x[i]) * widen(w[i])), "{i}");
     }
     assert_eq!(y[n], 0, "written past the end");
+    let ir = Lowering::new().llvm_ir(ROWS, Target::Host).unwrap();
+    assert!(ir.contains("define void @scale("), "{ir}");
 
     let x: Vec<f32> = (0..64).map(|i| i as f32).collect();
     let mut total = 0.0f32;
@@ -115,6 +117,7 @@ fn objects_are_the_same_again() {
     let first = one.host_object(ROWS).unwrap();
     assert_eq!(first, one.host_object(ROWS).unwrap());
     assert_eq!(first, two.host_object(ROWS).unwrap());
+    assert!(first.windows(9).any(|bytes| bytes == b"scale.vlm"), "no line table");
     let folder = tempfile::tempdir().unwrap();
     let libraries = ["a.so", "b.so"].map(|name| folder.path().join(name));
     for library in &libraries {
