@@ -156,6 +156,11 @@ impl Ix {
         self.any(&|v| matches!(v, Var::Chunk(_)))
     }
 
+    /// Whether it is different from group to group.
+    pub(crate) fn has_group(&self) -> bool {
+        self.any(&|v| matches!(v, Var::Group(_)))
+    }
+
     /// `Some(k)` for row `Row + k`.
     pub(crate) fn as_row(&self) -> Option<i64> {
         match &self.terms[..] {
