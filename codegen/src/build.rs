@@ -48,6 +48,19 @@ enum Code {
 /// # Errors
 /// What lowering, the assembler or the linker refused.
 pub fn build(p: &Program, targets: &[Target], ptxas: Option<&Ptxas>) -> Result<Built, Error> {
+    build_with(p, targets, ptxas, &Shape::GPU)
+}
+
+/// The same, with GPU kernels of a given shape.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_with(
+    p: &Program,
+    targets: &[Target],
+    ptxas: Option<&Ptxas>,
+    shape: &Shape,
+) -> Result<Built, Error> {
     let gpu: Vec<Target> = targets.iter().copied().filter(|t| t.is_gpu()).collect();
     let machines = [(Machine::Gpu, !gpu.is_empty()), (Machine::Host, targets.contains(&Target::Host))];
     let mut jobs: Vec<Job> = vec![];
@@ -70,7 +83,7 @@ pub fn build(p: &Program, targets: &[Target], ptxas: Option<&Ptxas>) -> Result<B
     let mut modules: Vec<table::Module> = vec![];
     let mut index: Vec<Option<usize>> = vec![];
     let mut objects = vec![];
-    for (i, (job, made)) in jobs.iter().zip(make(&jobs, &gpu)).enumerate() {
+    for (i, (job, made)) in jobs.iter().zip(make(&jobs, &gpu, shape)).enumerate() {
         let (kernel, codes) = match made? {
             Ok(made) => made,
             Err(refusal) => {
@@ -150,7 +163,7 @@ fn direction(f: &Function) -> (table::Direction, &'static str) {
 }
 
 /// All jobs on all cores, in order.
-fn make(jobs: &[Job], gpu: &[Target]) -> Vec<Made> {
+fn make(jobs: &[Job], gpu: &[Target], shape: &Shape) -> Vec<Made> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Made)>> = Mutex::new(vec![]);
     let worker = || {
@@ -158,7 +171,7 @@ fn make(jobs: &[Job], gpu: &[Target]) -> Vec<Made> {
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(i) else { return };
-            let made = one(&lowering, job, gpu);
+            let made = one(&lowering, job, gpu, shape);
             done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((i, made));
         }
     };
@@ -174,9 +187,9 @@ fn make(jobs: &[Job], gpu: &[Target]) -> Vec<Made> {
     done.into_iter().map(|(_, made)| made).collect()
 }
 
-fn one(lowering: &Lowering, job: &Job, gpu: &[Target]) -> Made {
+fn one(lowering: &Lowering, job: &Job, gpu: &[Target], shape: &Shape) -> Made {
     let shape = match job.machine {
-        Machine::Gpu => Shape::GPU,
+        Machine::Gpu => *shape,
         Machine::Host => Shape::HOST,
     };
     let kernel = match kernel::kernel(&job.function, &job.name, job.machine, &shape) {

@@ -87,6 +87,10 @@ pub(crate) struct Emitter<'b, 'f> {
     /// Documents: rows that the bits begin before the first row of the trip.
     pub(crate) back: i64,
     pub(crate) bits: Option<Bits>,
+    /// Whether rows in the middle of a document have code of their own.
+    pub(crate) splits: bool,
+    /// The rows at hand are valid rows of one document.
+    pub(crate) clean: bool,
     /// Whether the chunks of a group are a loop.
     pub(crate) looped: bool,
     /// Loads may be asked for elements that are not there, whose values are not used.
@@ -121,6 +125,8 @@ impl<'b, 'f> Emitter<'b, 'f> {
             scopes: vec![Scope::default()],
             back: 0,
             bits: None,
+            splits: false,
+            clean: false,
             looped: false,
             guarded: 0,
         }
@@ -319,6 +325,9 @@ impl<'b, 'f> Emitter<'b, 'f> {
             return Ok(*r);
         }
         let r = self.index(&key.0, 0)?;
+        if self.clean {
+            return Ok(r);
+        }
         let (zero, one) = (self.code.i32(0), self.code.i32(1));
         let rows = self.rows.clone();
         let rows = self.size(&rows)?;
@@ -331,8 +340,24 @@ impl<'b, 'f> Emitter<'b, 'f> {
         Ok(r)
     }
 
+    /// Whether rows `lo..=hi` are valid rows of one document.
+    pub(crate) fn one_document(&mut self, lo: i64, hi: i64) -> Option<Reg> {
+        let bits = self.bits?;
+        let mask = |from: i64| ((from + self.back)..=(hi + self.back)).fold(0u64, |m, i| m | 1 << i.clamp(0, 63)) as i64;
+        let (all, inner) = (mask(lo), mask(lo + 1));
+        let (all, inner, zero) = (self.code.whole(all, Ty::I64), self.code.whole(inner, Ty::I64), self.code.whole(0, Ty::I64));
+        let valid = self.code.binary(Binary::And, bits.valid, all);
+        let valid = self.code.compare(Cmp::Eq, valid, all);
+        let starts = self.code.binary(Binary::And, bits.starts, inner);
+        let none = self.code.compare(Cmp::Eq, starts, zero);
+        Some(self.code.binary(Binary::And, valid, none))
+    }
+
     /// Whether row `Row + k` is there.
     pub(crate) fn row_there(&mut self, k: i64) -> Result<Reg, Refusal> {
+        if self.clean {
+            return Ok(self.code.whole(1, Ty::Bool));
+        }
         let r = self.index(&Ix::var(Var::Row).add(k), 0)?;
         let rows = self.rows.clone();
         let rows = self.size(&rows)?;
@@ -723,6 +748,9 @@ impl<'b, 'f> Emitter<'b, 'f> {
     }
 
     pub(crate) fn valid(&mut self, v: Value, row: i64) -> Result<Reg, Refusal> {
+        if self.clean {
+            return Ok(self.code.whole(1, Ty::Bool));
+        }
         let word = self.words(v)?.valid;
         Ok(self.bit(word, row, row))
     }
@@ -731,6 +759,9 @@ impl<'b, 'f> Emitter<'b, 'f> {
     /// number. The values are selected, not multiplied, so that nothing of another document is left
     /// of them, not even what is no number.
     pub(crate) fn same_document(&mut self, v: Value, row: i64, by: i64, x: &Elements, fill: f64) -> Result<Elements, Refusal> {
+        if self.clean {
+            return Ok(x.clone());
+        }
         let c = self.inside(v, row, by)?;
         let ty = register(self.body.dtype(v));
         let fill = self.code.constant(fill, ty);
@@ -739,6 +770,9 @@ impl<'b, 'f> Emitter<'b, 'f> {
 
     /// Whether rows `row` and `row + by` are valid rows of one document.
     pub(crate) fn inside(&mut self, v: Value, row: i64, by: i64) -> Result<Reg, Refusal> {
+        if self.clean {
+            return Ok(self.code.whole(1, Ty::Bool));
+        }
         let words = self.words(v)?;
         // The later of two rows in one run of rows without a start is valid only if the earlier is.
         let (lo, hi) = (row.min(row + by), row.max(row + by));

@@ -40,10 +40,11 @@ pub(crate) fn launch(
     partials: &[Partial],
     symbols: &[Symbol],
     stored: &FxHashSet<Value>,
-    resident: i64,
+    (resident, split): (i64, bool),
 ) -> Result<Emitted, Refusal> {
     let mut e = Emitter::new(body, symbols, partials, stored);
     e.teams = plan.teams;
+    e.splits = split;
     let (x, y) = (e.code.special(Special::BlockX), e.code.special(Special::BlockY));
     if plan.teams > 1 {
         e.team = Some(e.code.special(Special::Team));
@@ -131,9 +132,12 @@ impl Emitter<'_, '_> {
         if trips == 1 {
             self.bits = documents;
             let sums = self.fresh_sums(s);
-            let mut trip = Trip { sums };
-            self.trip(s, &mut trip, strip_index)?;
-            return self.finish(s, &trip.sums, strip_index, y);
+            let sums = self.split(whole.reach, &|e| {
+                let mut trip = Trip { sums: sums.clone() };
+                e.trip(s, &mut trip, strip_index)?;
+                Ok(trip.sums)
+            })?;
+            return self.finish(s, &sums, strip_index, y);
         }
         // The windows before the first trip.
         self.bits = documents;
@@ -166,23 +170,55 @@ impl Emitter<'_, '_> {
             self.learn(key.clone(), state[at..at + n].into());
             at += n;
         }
-        let mut trip = Trip { sums: state[at..].to_vec() };
         let mut after: Vec<Key> = vec![];
         for (line, (lo, hi)) in &carried {
             after.extend((*lo..=*hi).map(|r| on(line, r + s.unroll)));
         }
-        self.prepare(&after)?;
-        self.trip(s, &mut trip, strip_index)?;
-        let mut yields = vec![];
-        for key in &after {
-            yields.extend(self.value(key.0, &key.1)?.iter());
-        }
-        yields.extend(&trip.sums);
+        let yields = self.split(whole.reach, &|e| {
+            let mut trip = Trip { sums: state[at..].to_vec() };
+            e.prepare(&after)?;
+            e.trip(s, &mut trip, strip_index)?;
+            let mut yields = vec![];
+            for (key, n) in after.iter().zip(&counts) {
+                let value = e.value(key.0, &key.1)?;
+                // One for all lanes stands for each, where the window has each.
+                yields.extend((0..*n).map(|i| value[i.min(value.len() - 1)]));
+            }
+            yields.extend(&trip.sums);
+            Ok(yields)
+        })?;
         self.leave();
         let results = self.code.close_for((zero, rows, s.unroll), var, state, init, yields);
         self.row = Some(start);
         let sums = results[at..].to_vec();
         self.finish(s, &sums, strip_index, y)
+    }
+
+    /// Code for rows in the middle of a document, without masks, and for all others.
+    fn split(
+        &mut self,
+        reach: Option<(i64, i64)>,
+        f: &dyn Fn(&mut Self) -> Result<Vec<Reg>, Refusal>,
+    ) -> Result<Vec<Reg>, Refusal> {
+        let condition = match reach {
+            Some((lo, hi)) if self.splits => self.one_document(lo, hi),
+            _ => None,
+        };
+        let Some(condition) = condition else { return f(self) };
+        self.code.begin();
+        self.enter();
+        self.clean = true;
+        let yields = f(self);
+        self.clean = false;
+        self.leave();
+        let then = self.code.end();
+        self.code.begin();
+        self.enter();
+        let other = f(self);
+        self.leave();
+        let otherwise = self.code.end();
+        let (yields, other) = (yields?, other?);
+        Ok(self.code.if_(condition, (then, yields), (otherwise, other)))
     }
 
     /// Pieces without rows.

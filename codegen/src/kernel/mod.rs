@@ -128,7 +128,7 @@ pub fn kernel(f: &Function, name: &str, machine: Machine, shape: &Shape) -> Resu
             continue;
         }
         let symbol = format!("{name}{suffix}");
-        let out = launch::launch(&symbol, &body, plan, &partials, &kernel.symbols, &stored, shape.resident)?;
+        let out = launch::launch(&symbol, &body, plan, &partials, &kernel.symbols, &stored, (shape.resident, shape.split))?;
         let y = if suffix.is_empty() {
             Size { times: 1, over: rows.clone(), per: out.rows }
         } else {

@@ -97,15 +97,19 @@ pub struct Shape {
     pub stages: i64,
     /// Blocks on a multiprocessor at least, where there are accumulators.
     pub resident: i64,
+    /// Elements of a lane, over rows computed together, above which fewer rows are.
+    pub together: i64,
+    /// Whether rows in the middle of a document have code of their own, without masks.
+    pub split: bool,
 }
 
 impl Shape {
     /// A warp of 32 threads.
     pub const GPU: Shape =
-        Shape { lanes: 32, held: 16, block: 4, strip: [8, 32], unroll: 4, vector: 8, stages: 0, resident: 0 };
+        Shape { lanes: 32, held: 16, block: 4, strip: [8, 32], unroll: 4, vector: 8, stages: 0, resident: 0, together: 32, split: true };
     /// One vector of 16 elements.
     pub const HOST: Shape =
-        Shape { lanes: 16, held: 8, block: 1, strip: [32, 32], unroll: 1, vector: 1, stages: 0, resident: 0 };
+        Shape { lanes: 16, held: 8, block: 1, strip: [32, 32], unroll: 1, vector: 1, stages: 0, resident: 0, together: 64, split: false };
 }
 
 /// Whether a value is an input, seen some way: what two readers of it share is a load.
@@ -313,10 +317,12 @@ fn lay_out(body: &Body<'_>, pieces: Vec<Piece>, shape: &Shape) -> Result<Plan, R
         all.extend(alone.into_iter().map(|p| (vec![p], None, extents.clone())));
         for (pieces, groups, extents) in all {
             let heavy = set.len() > 24 || !extents.is_empty() || set.iter().any(|v| is_stencil(body, *v));
-            sections.push((section(body, pieces, groups, &extents, heavy, shape), extents));
+            let stencil = set.iter().any(|v| is_stencil(body, *v));
+            let weight = if heavy { Weight::Heavy { stencil } } else { Weight::Light };
+            sections.push((section(body, pieces, groups, &extents, weight, shape), extents, set.len()));
         }
     }
-    for (s, extents) in &mut sections {
+    for (s, extents, _) in &mut sections {
         let widest = s.pieces.iter().map(|p| p.width).chain(extents.iter().copied()).max().unwrap_or(1);
         let span = s.vector * shape.lanes;
         let chunks = (widest + span - 1) / span;
@@ -330,14 +336,25 @@ fn lay_out(body: &Body<'_>, pieces: Vec<Piece>, shape: &Shape) -> Result<Plan, R
     }
     out.warps = warps;
     out.teams = (shape.block / warps).max(1);
-    out.sections = sections.into_iter().map(|(s, _)| s).collect();
     // One grid: blocks have one number of rows.
-    let strip = out.sections.iter().map(|s| s.strip).max().unwrap_or(1);
-    for s in &mut out.sections {
+    let strip = sections.iter().map(|(s, ..)| s.strip).max().unwrap_or(1);
+    for (s, _, work) in &mut sections {
         s.strip = strip;
-        s.unroll = if s.looped { 1 } else { shape.unroll.min(strip) };
+        let span = s.vector * shape.lanes * out.warps;
+        let held = s.pieces.iter().map(|p| (p.width + span - 1) / span * s.vector).max();
+        // The more a body computes, the more of it is live for each element.
+        let fit = shape.together / (held.unwrap_or(1).max(1) * (1 + *work as i64 / 16));
+        s.unroll = if s.looped { 1 } else { shape.unroll.min(strip).min(power(fit)) };
     }
+    out.sections = sections.into_iter().map(|(s, ..)| s).collect();
     Ok(out)
+}
+
+/// How much a section computes.
+#[derive(Clone, Copy)]
+enum Weight {
+    Light,
+    Heavy { stencil: bool },
 }
 
 fn is_stencil(body: &Body<'_>, v: Value) -> bool {
@@ -356,7 +373,7 @@ fn section(
     mut pieces: Vec<Piece>,
     groups: Option<i64>,
     extents: &[i64],
-    heavy: bool,
+    weight: Weight,
     shape: &Shape,
 ) -> Section {
     let widths: Vec<i64> = match groups {
@@ -364,7 +381,12 @@ fn section(
         None => pieces.iter().map(|p| p.total).chain(extents.iter().copied()).collect(),
     };
     let widest = widths.iter().copied().max().unwrap_or(1);
-    let most = if heavy { 4.max(widest.min(256) / shape.lanes) } else { 8 };
+    // Windows of rows are held for each element; a row of lanes that is reduced should fit a warp.
+    let most = match weight {
+        Weight::Light => 8,
+        Weight::Heavy { stencil: true } => 4,
+        Weight::Heavy { stencil: false } => 4.max(widest.min(256) / shape.lanes),
+    };
     let mut vector = shape.vector.min(most);
     let wide = || widths.iter().filter(|w| **w > 1);
     while vector > 1 && (wide().any(|w| w % vector != 0) || widest < vector * shape.lanes / 2) {
@@ -389,12 +411,17 @@ fn section(
 /// Sums of partial sums and what is made of them: no rows; the teams share the strips.
 fn second(body: &Body<'_>, pieces: Vec<Piece>, shape: &Shape) -> Plan {
     let sections = pieces.into_iter().map(|p| {
-        let mut s = section(body, vec![p], None, &[], true, shape);
+        let mut s = section(body, vec![p], None, &[], Weight::Heavy { stencil: true }, shape);
         (s.strip, s.unroll) = (1, 1);
         s
     });
     let sections = sections.collect();
     Plan { lanes: shape.lanes, warps: 1, teams: (shape.block * 2).min(if shape.lanes == 32 { 8 } else { 1 }), sections }
+}
+
+/// The largest power of two that is not above a number; at least 1.
+fn power(n: i64) -> i64 {
+    if n < 2 { 1 } else { 1 << (63 - n.leading_zeros()) }
 }
 
 /// The index of an element of the output that a piece's element is.
