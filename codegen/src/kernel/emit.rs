@@ -43,6 +43,8 @@ struct Lanes {
     chunk: Ix,
     /// Elements that there are, counted from the start of the group.
     end: Ix,
+    /// Elements of a lane.
+    vector: i64,
 }
 
 /// What is known inside one block of code.
@@ -70,9 +72,12 @@ pub(crate) struct Emitter<'b, 'f> {
     pub(crate) symbols: &'b [Symbol],
     pub(crate) partials: &'b [Partial],
     pub(crate) stored: &'b FxHashSet<Value>,
-    /// Elements a lane, lanes of a team.
+    /// Elements a lane, and those of all lanes of a team, for what is computed at present.
     pub(crate) vector: i64,
     pub(crate) span: i64,
+    /// Elements a lane at most, and lanes of a team.
+    pub(crate) most: i64,
+    pub(crate) team_lanes: i64,
     pub(crate) teams: i64,
     /// Coordinates.
     pub(crate) row: Option<Reg>,
@@ -113,6 +118,8 @@ impl<'b, 'f> Emitter<'b, 'f> {
             stored,
             vector: 1,
             span: 1,
+            most: 1,
+            team_lanes: 1,
             teams: 1,
             row: None,
             rows: Poly::constant(1),
@@ -199,14 +206,14 @@ impl<'b, 'f> Emitter<'b, 'f> {
             _ => self.span,
         };
         let base = if self.whole(&chunk, &end) {
-            Ix::var(Var::Lane(limit))
+            Ix::var(Var::Lane(limit, self.vector))
         } else {
-            let def = Lanes { chunk: chunk.clone(), end };
+            let def = Lanes { chunk: chunk.clone(), end, vector: self.vector };
             let id = self.lanes.iter().position(|l| *l == def).unwrap_or_else(|| {
                 self.lanes.push(def);
                 self.lanes.len() - 1
             });
-            Ix::var(Var::Tail(limit, id as u32))
+            Ix::var(Var::Tail(limit, self.vector, id as u32))
         };
         base.plus(&chunk)
     }
@@ -224,9 +231,34 @@ impl<'b, 'f> Emitter<'b, 'f> {
     /// First element of this lane in a chunk.
     pub(crate) fn lane_base(&mut self) -> Reg {
         match self.lane {
-            Some(r) => r,
+            Some(r) if self.vector == 1 => r,
+            Some(r) => {
+                let n = self.code.i32(self.vector);
+                self.code.mul(r, n)
+            }
             None => self.code.i32(0),
         }
+    }
+
+    /// Deals `width` elements out to the lanes until [`Emitter::deal_back`]: as few to each as fill
+    /// all lanes.
+    pub(crate) fn deal(&mut self, width: i64) -> (i64, i64) {
+        let before = (self.vector, self.span);
+        let mut v = 1;
+        while v < self.most && v * self.team_lanes < width {
+            v *= 2;
+        }
+        while v > 1 && width % v != 0 {
+            v /= 2;
+        }
+        // Chunks of a loop are alike for all.
+        self.vector = if self.looped { self.most } else { v };
+        self.span = self.vector * self.team_lanes;
+        before
+    }
+
+    pub(crate) fn deal_back(&mut self, before: (i64, i64)) {
+        (self.vector, self.span) = before;
     }
 
     fn symbol(&mut self, s: &Symbol) -> Result<Reg, Refusal> {
@@ -257,11 +289,11 @@ impl<'b, 'f> Emitter<'b, 'f> {
             Var::Chunk(_) => self.chunk.ok_or_else(|| Refusal::new("a chunk where there is none"))?,
             Var::Loop(i, _) => self.loops[*i as usize],
             Var::Size(s) => self.symbol(s)?,
-            Var::Lane(_) => {
+            Var::Lane(..) => {
                 let base = self.lane_base();
                 self.offset(base, element)
             }
-            Var::Tail(_, id) => {
+            Var::Tail(_, _, id) => {
                 // Lanes past the end take the last elements again, which are there.
                 let def = self.lanes[*id as usize].clone();
                 let last = def.end.plus(&def.chunk.times(-1)).add(-self.vector);
@@ -523,6 +555,18 @@ impl<'b, 'f> Emitter<'b, 'f> {
         if let Some(e) = self.known(&key) {
             return Ok(e);
         }
+        let before = (self.vector, self.span);
+        if let Some(n) = index.iter().find_map(Ix::vector) {
+            (self.vector, self.span) = (n, n * self.team_lanes);
+        }
+        let out = self.element(v, index);
+        self.deal_back(before);
+        let out = out?;
+        self.learn(key, out.clone());
+        Ok(out)
+    }
+
+    fn element(&mut self, v: Value, index: &[Ix]) -> Result<Elements, Refusal> {
         let step = self.body.step(v, index)?;
         let view = matches!(step, Step::Same(_));
         let mut out = match step {
@@ -534,7 +578,6 @@ impl<'b, 'f> Emitter<'b, 'f> {
         if self.stored.contains(&v) && self.body.dtype(v) == DType::Bf16 && !view && !exact {
             out = out.iter().map(|r| self.code.unary(Unary::Round, *r)).collect();
         }
-        self.learn(key, out.clone());
         Ok(out)
     }
 

@@ -59,14 +59,14 @@ pub(crate) fn launch(
     for s in &plan.sections {
         e.code.begin();
         e.enter();
-        e.vector = s.vector;
-        e.span = s.vector * plan.lanes * plan.warps;
+        e.most = s.vector;
+        e.team_lanes = plan.lanes * plan.warps;
+        (e.vector, e.span) = (s.vector, s.vector * plan.lanes * plan.warps);
         e.looped = s.looped;
         e.rows = s.rows.clone();
         let start = e.code.i32(first);
         e.group = Some(e.code.binary(Binary::Sub, x, start));
-        let v = e.code.i32(s.vector);
-        e.lane = Some(e.code.mul(lane, v));
+        e.lane = Some(lane);
         e.section(s, y, rows / plan.teams, plan)?;
         e.leave();
         blocks.push((first, e.code.end()));
@@ -224,6 +224,7 @@ impl Emitter<'_, '_> {
     /// Pieces without rows.
     fn without_rows(&mut self, s: &Section) -> Result<(), Refusal> {
         for p in &s.pieces {
+            let before = self.deal(p.width);
             for (chunk, end) in self.piece_chunks(s, p) {
                 let at = self.piece_index(s, p, 0, &chunk, &end)?;
                 let mut walk = Walk::default();
@@ -236,6 +237,7 @@ impl Emitter<'_, '_> {
                 let then = self.code.end();
                 self.first_team(then);
             }
+            self.deal_back(before);
         }
         Ok(())
     }
@@ -290,6 +292,7 @@ impl Emitter<'_, '_> {
     fn walk_pieces(&mut self, s: &Section, carried: &FxHashSet<Key>, out: &mut Walk) -> Result<(), Refusal> {
         for row in 0..s.unroll {
             for p in &s.pieces {
+                let before = self.deal(p.width);
                 for (chunk, end) in self.piece_chunks(s, p) {
                     let at = self.piece_index(s, p, row, &chunk, &end)?;
                     match &p.to {
@@ -309,6 +312,7 @@ impl Emitter<'_, '_> {
                         }
                     }
                 }
+                self.deal_back(before);
             }
         }
         Ok(())
@@ -370,11 +374,13 @@ impl Emitter<'_, '_> {
         }
         for p in &s.pieces {
             if let To::Partial { taps, .. } = p.to {
+                let before = self.deal(p.width);
                 let chunks = self.piece_chunks(s, p).len() as i64;
                 for _ in 0..chunks * taps * self.held(p) {
                     let zero = self.code.f32(0.0);
                     out.push(self.code.splat(zero));
                 }
+                self.deal_back(before);
             }
         }
         out
@@ -413,6 +419,7 @@ impl Emitter<'_, '_> {
             for (v, at) in level {
                 let (of, axes) = self.fold_parts(*v).ok_or_else(|| self.body.refuse(*v, "no reduction"))?;
                 let n = self.body.folded(of, &axes)?;
+                let before = self.deal(n);
                 let mut sum = None;
                 for chunk in self.chunks(n) {
                     let j = self.lane_at(chunk.clone(), Ix::constant(n));
@@ -426,6 +433,7 @@ impl Emitter<'_, '_> {
                     None => self.neutral(*v),
                 };
                 partial.push(sum);
+                self.deal_back(before);
             }
         }
         // One exchange for all of a kind.
@@ -470,6 +478,7 @@ impl Emitter<'_, '_> {
                 init.push(self.code.splat(zero));
             }
             let (lo, hi) = (self.code.i32(0), self.code.i32(n));
+            let dealt = self.deal(n);
             let step = self.span;
             let (var, carried) = self.code.open_for(&init);
             self.enter_chunks();
@@ -488,6 +497,7 @@ impl Emitter<'_, '_> {
             self.chunk = before;
             self.leave();
             let results = self.code.close_for((lo, hi, step), var, carried, init, yields);
+            self.deal_back(dealt);
             for (i, r) in mine.iter().zip(results) {
                 out[*i] = Some(r);
             }
@@ -511,6 +521,7 @@ impl Emitter<'_, '_> {
         for row in 0..s.unroll {
             let mut at = 0;
             for (i, p) in s.pieces.iter().enumerate() {
+                let before = self.deal(p.width);
                 for (chunk, end) in self.piece_chunks(s, p) {
                     let index = self.piece_index(s, p, row, &chunk, &end)?;
                     match &p.to {
@@ -526,6 +537,7 @@ impl Emitter<'_, '_> {
                         }
                     }
                 }
+                self.deal_back(before);
             }
         }
         for (row, stores) in stores.into_iter().enumerate() {
@@ -536,7 +548,9 @@ impl Emitter<'_, '_> {
             self.code.begin();
             self.enter();
             for (i, index, e, (chunk, end)) in stores {
+                let before = self.deal(s.pieces[i].width);
                 self.store(&s.pieces[i], &index, &e, (&chunk, &end), Some(row as i64))?;
+                self.deal_back(before);
             }
             self.leave();
             let then = self.code.end();
@@ -658,6 +672,7 @@ impl Emitter<'_, '_> {
     fn looped_pieces(&mut self, s: &Section, strip: Reg) -> Result<(), Refusal> {
         for row in 0..s.unroll {
             for p in &s.pieces {
+                let dealt = self.deal(p.width);
                 let there = self.row_there(row)?;
                 let (lo, hi) = (self.code.i32(0), self.code.i32(p.width));
                 let (var, _) = self.code.open_for(&[]);
@@ -691,6 +706,7 @@ impl Emitter<'_, '_> {
                 self.leave();
                 let step = self.span;
                 self.code.close_for((lo, hi, step), var, vec![], vec![], vec![]);
+                self.deal_back(dealt);
             }
         }
         Ok(())
@@ -764,11 +780,13 @@ impl Emitter<'_, '_> {
         let mut at = 0;
         for p in &s.pieces {
             let To::Partial { scratch, taps, .. } = p.to else { continue };
+            let before = self.deal(p.width);
             for (chunk, end) in self.piece_chunks(s, p) {
                 let n = (taps * self.held(p)) as usize;
                 self.put_sums(s, p, scratch, taps, y, (&chunk, &end), &sums[at..at + n])?;
                 at += n;
             }
+            self.deal_back(before);
         }
         self.leave();
         let then = self.code.end();

@@ -343,7 +343,10 @@ fn lay_out(body: &Body<'_>, pieces: Vec<Piece>, shape: &Shape) -> Result<Plan, R
         let span = s.vector * shape.lanes * out.warps;
         let held = s.pieces.iter().map(|p| (p.width + span - 1) / span * s.vector).max();
         // The more a body computes, the more of it is live for each element.
-        let fit = shape.together / (held.unwrap_or(1).max(1) * (1 + *work as i64 / 16));
+        let held = held.unwrap_or(1).max(1);
+        let fit = shape.together / (held * (1 + *work as i64 / 16));
+        // So many registers are on their way from and to memory.
+        let fit = fit.min(shape.together * 3 / (held * streams(body, s)));
         s.unroll = if s.looped { 1 } else { shape.unroll.min(strip).min(power(fit)) };
     }
     out.sections = sections.into_iter().map(|(s, ..)| s).collect();
@@ -416,7 +419,21 @@ fn second(body: &Body<'_>, pieces: Vec<Piece>, shape: &Shape) -> Plan {
         s
     });
     let sections = sections.collect();
-    Plan { lanes: shape.lanes, warps: 1, teams: (shape.block * 2).min(if shape.lanes == 32 { 8 } else { 1 }), sections }
+    Plan { lanes: shape.lanes, warps: 1, teams: if shape.lanes == 32 { 32 } else { 1 }, sections }
+}
+
+/// Tensors with rows that a section loads, and pieces that it stores.
+fn streams(body: &Body<'_>, s: &Section) -> i64 {
+    let mut open: Vec<Value> = s.pieces.iter().map(|p| p.value).collect();
+    let (mut seen, mut inputs) = (FxHashSet::default(), 0);
+    while let Some(v) = open.pop() {
+        if !body.has_rows(v) || !seen.insert(v) {
+            continue;
+        }
+        inputs += i64::from(matches!(body.op(v), Op::Input { .. }) && body.dtype(v) != DType::I32);
+        open.extend(&body.f.node(v.node).operands);
+    }
+    inputs + s.pieces.len() as i64
 }
 
 /// The largest power of two that is not above a number; at least 1.

@@ -180,11 +180,15 @@ impl Emitter<'_, '_> {
     /// The elements of a lane that a reduction goes over, chunk by chunk.
     pub(crate) fn fold_elements(&mut self, of: Value, kept: &[Ix], axes: &[usize]) -> Result<Vec<Vec<Ix>>, Refusal> {
         let n = self.body.folded(of, axes)?;
-        let chunks = self.chunks(n);
-        chunks.into_iter().map(|c| {
+        let before = self.deal(n);
+        let chunks = self.chunks(n).into_iter();
+        let elements = chunks.map(|c| {
             let j = self.lane_at(c, Ix::constant(n));
             self.body.unfold(of, kept, axes, j)
-        }).collect()
+        });
+        let elements = elements.collect();
+        self.deal_back(before);
+        elements
     }
 
     /// The first elements of the chunks of `n` elements: one that stands for all where they are a
