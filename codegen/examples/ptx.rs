@@ -8,7 +8,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let a: Vec<String> = std::env::args().collect();
     let mut p = vlmc_ir::text::parse::program(&std::fs::read_to_string(&a[1])?)?;
     let labels: Vec<&str> = a[4].split(',').collect();
-    p.functions.retain(|f| f.cluster.as_deref().is_some_and(|c| labels.contains(&"all") || labels.contains(&c)));
+    p.functions.retain(|f| {
+        f.cluster.as_deref().is_some_and(|c| labels.contains(&"all") || labels.contains(&c))
+    });
     let targets = a[3].split(',').map(str::parse).collect::<Result<Vec<_>, _>>()?;
     let mut shape = Shape::GPU;
     for pair in &a[5..] {
@@ -18,7 +20,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "held" => shape.held = v,
             "block" => shape.block = v,
             "strip" => shape.strip[0] = v,
-            "sums" => shape.strip[1] = v,
+            "windows" => shape.strip[1] = v,
+            "sums" => shape.strip[2] = v,
             "unroll" => shape.unroll = v,
             "vector" => shape.vector = v,
             "stages" => shape.stages = v,
@@ -43,7 +46,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for m in &k.modules {
             for b in &m.targets {
                 for (l, r) in m.launches.iter().zip(&b.resources) {
-                    println!("{:60} regs {:3} spill {:4} block {:4}", l.symbol, r.registers, r.spill_bytes, l.block);
+                    println!(
+                        "{:60} regs {:3} spill {:4} block {:4}",
+                        l.symbol, r.registers, r.spill_bytes, l.block
+                    );
                 }
             }
         }

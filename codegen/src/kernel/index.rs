@@ -98,7 +98,11 @@ impl Ix {
         for (v, c) in &self.terms {
             let (a, b) = match v {
                 Var::Row | Var::Size(_) => return None,
-                Var::Group(n) | Var::Lane(n, _) | Var::Tail(n, ..) | Var::Chunk(n) | Var::Loop(_, n) => (0, n - 1),
+                Var::Group(n)
+                | Var::Lane(n, _)
+                | Var::Tail(n, ..)
+                | Var::Chunk(n)
+                | Var::Loop(_, n) => (0, n - 1),
                 Var::Mod(_, n) => (0, n - 1),
                 Var::Div(x, n) => {
                     let (a, b) = x.bounds()?;
@@ -217,7 +221,7 @@ impl Ix {
     }
 }
 
-fn gcd(a: i64, b: i64) -> i64 {
+pub(crate) fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 

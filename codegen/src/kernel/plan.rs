@@ -26,9 +26,17 @@ pub(crate) enum Way {
 /// Where the values of a piece go.
 #[derive(Clone, Debug)]
 pub(crate) enum To {
-    Output { output: usize, value: Value, path: Vec<Way> },
+    Output {
+        output: usize,
+        value: Value,
+        path: Vec<Way>,
+    },
     /// A sum over rows: `taps` accumulators an element.
-    Partial { node: Value, scratch: usize, taps: i64 },
+    Partial {
+        node: Value,
+        scratch: usize,
+        taps: i64,
+    },
 }
 
 /// Values that are stored alike.
@@ -87,8 +95,8 @@ pub struct Shape {
     pub held: i64,
     /// Warps of a block.
     pub block: i64,
-    /// Rows a team without and with accumulators.
-    pub strip: [i64; 2],
+    /// Rows a team: of plain sections, of those with windows, of those with accumulators.
+    pub strip: [i64; 3],
     /// Rows computed together.
     pub unroll: i64,
     /// Elements a lane at most.
@@ -105,11 +113,31 @@ pub struct Shape {
 
 impl Shape {
     /// A warp of 32 threads.
-    pub const GPU: Shape =
-        Shape { lanes: 32, held: 16, block: 4, strip: [8, 32], unroll: 4, vector: 8, stages: 0, resident: 0, together: 32, split: true };
+    pub const GPU: Shape = Shape {
+        lanes: 32,
+        held: 16,
+        block: 4,
+        strip: [4, 16, 32],
+        unroll: 4,
+        vector: 8,
+        stages: 3,
+        resident: 0,
+        together: 32,
+        split: true,
+    };
     /// One vector of 16 elements.
-    pub const HOST: Shape =
-        Shape { lanes: 16, held: 8, block: 1, strip: [32, 32], unroll: 1, vector: 1, stages: 0, resident: 0, together: 64, split: false };
+    pub const HOST: Shape = Shape {
+        lanes: 16,
+        held: 8,
+        block: 1,
+        strip: [32, 32, 32],
+        unroll: 1,
+        vector: 1,
+        stages: 0,
+        resident: 0,
+        together: 64,
+        split: false,
+    };
 }
 
 /// Whether a value is an input, seen some way: what two readers of it share is a load.
@@ -140,7 +168,12 @@ pub(crate) fn summed(body: &Body<'_>) -> Vec<bool> {
 }
 
 /// The pieces of an output that stands for `value` along `path`.
-fn peel(body: &Body<'_>, v: Value, path: &[Way], out: &mut Vec<(Value, Vec<Way>)>) -> Result<(), Refusal> {
+fn peel(
+    body: &Body<'_>,
+    v: Value,
+    path: &[Way],
+    out: &mut Vec<(Value, Vec<Way>)>,
+) -> Result<(), Refusal> {
     let node = body.f.node(v.node);
     match &node.op {
         Op::Concat { axis } if joins(body, v) => {
@@ -193,7 +226,10 @@ pub(crate) fn stored(body: &Body<'_>) -> FxHashSet<Value> {
 ///
 /// # Errors
 /// Says what a row program cannot hold.
-pub(crate) fn plan(body: &Body<'_>, shape: &Shape) -> Result<(Plan, Vec<Partial>, Option<Plan>), Refusal> {
+pub(crate) fn plan(
+    body: &Body<'_>,
+    shape: &Shape,
+) -> Result<(Plan, Vec<Partial>, Option<Plan>), Refusal> {
     let summed = summed(body);
     let (mut rows, mut sums, mut partials) = (vec![], vec![], vec![]);
     for (output, o) in body.f.outputs.iter().enumerate() {
@@ -316,14 +352,20 @@ fn lay_out(body: &Body<'_>, pieces: Vec<Piece>, shape: &Shape) -> Result<Plan, R
         }
         all.extend(alone.into_iter().map(|p| (vec![p], None, extents.clone())));
         for (pieces, groups, extents) in all {
-            let heavy = set.len() > 24 || !extents.is_empty() || set.iter().any(|v| is_stencil(body, *v));
+            let heavy =
+                set.len() > 24 || !extents.is_empty() || set.iter().any(|v| is_stencil(body, *v));
             let stencil = set.iter().any(|v| is_stencil(body, *v));
             let weight = if heavy { Weight::Heavy { stencil } } else { Weight::Light };
-            sections.push((section(body, pieces, groups, &extents, weight, shape), extents, set.len()));
+            sections.push((
+                section(body, pieces, groups, &extents, weight, shape),
+                extents,
+                set.len(),
+            ));
         }
     }
     for (s, extents, _) in &mut sections {
-        let widest = s.pieces.iter().map(|p| p.width).chain(extents.iter().copied()).max().unwrap_or(1);
+        let widest =
+            s.pieces.iter().map(|p| p.width).chain(extents.iter().copied()).max().unwrap_or(1);
         let span = s.vector * shape.lanes;
         let chunks = (widest + span - 1) / span;
         let fit = (shape.held / s.vector).max(1);
@@ -361,7 +403,10 @@ enum Weight {
 }
 
 fn is_stencil(body: &Body<'_>, v: Value) -> bool {
-    matches!(body.op(v), Op::CausalConv1d | Op::CausalConv1dInputGrad | Op::CausalConv1dWeightGrad { .. })
+    matches!(
+        body.op(v),
+        Op::CausalConv1d | Op::CausalConv1dInputGrad | Op::CausalConv1dWeightGrad { .. }
+    )
 }
 
 fn rows_of(body: &Body<'_>, p: &Piece) -> Poly {
@@ -407,7 +452,13 @@ fn section(
     }
     let sums = pieces.iter().any(|p| matches!(p.to, To::Partial { .. }));
     let rows = pieces.first().map_or(Poly::constant(1), |p| rows_of(body, p));
-    let strip = if rows.is(1) { 1 } else { shape.strip[usize::from(sums)] };
+    let windows = matches!(weight, Weight::Heavy { stencil: true });
+    let strip = match (rows.is(1), sums, windows) {
+        (true, ..) => 1,
+        (_, true, _) => shape.strip[2],
+        (_, _, true) => shape.strip[1],
+        _ => shape.strip[0],
+    };
     Section { rows, groups, pieces, vector, strip, unroll: shape.unroll.min(strip), looped: false }
 }
 

@@ -12,6 +12,9 @@ use vlmc_ir::ops::Op;
 /// A value in a window: its index with the rows counted from `Row`.
 pub(crate) type Line = (Value, Vec<Ix>);
 
+/// Windows, and the first and last row of each.
+pub(crate) type Windows = Vec<(Line, (i64, i64))>;
+
 /// What was found.
 #[derive(Default)]
 pub(crate) struct Walk {
@@ -169,7 +172,12 @@ impl Emitter<'_, '_> {
         self.walk((v, index), carried, out)
     }
 
-    fn walk_all(&mut self, ats: &[At], carried: &FxHashSet<Key>, out: &mut Walk) -> Result<usize, Refusal> {
+    fn walk_all(
+        &mut self,
+        ats: &[At],
+        carried: &FxHashSet<Key>,
+        out: &mut Walk,
+    ) -> Result<usize, Refusal> {
         let mut depth = 0;
         for at in ats {
             depth = depth.max(self.walk((at.0, &at.1), carried, out)?);
@@ -178,7 +186,12 @@ impl Emitter<'_, '_> {
     }
 
     /// The elements of a lane that a reduction goes over, chunk by chunk.
-    pub(crate) fn fold_elements(&mut self, of: Value, kept: &[Ix], axes: &[usize]) -> Result<Vec<Vec<Ix>>, Refusal> {
+    pub(crate) fn fold_elements(
+        &mut self,
+        of: Value,
+        kept: &[Ix],
+        axes: &[usize],
+    ) -> Result<Vec<Vec<Ix>>, Refusal> {
         let n = self.body.folded(of, axes)?;
         let before = self.deal(n);
         let chunks = self.chunks(n).into_iter();

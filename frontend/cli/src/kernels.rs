@@ -5,8 +5,8 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use vlmc_artifact::NearMiss;
 use vlmc_codegen::Ptxas;
-use vlmc_codegen::build::{Built, build};
 pub use vlmc_codegen::Target;
+use vlmc_codegen::build::{Built, build};
 
 /// Builds the kernels of the fused graph, and notes the clusters that have none among the near
 /// misses.
