@@ -4,8 +4,8 @@
 mod support;
 
 use support::{no_params, program, run, tensor};
-use vlmc_ir::eval::{EvalError, Evaluator, Tensor};
-use vlmc_ir::graph::Param;
+use vlmc_ir::eval::{EvalError, Evaluator, Sizes, Tensor};
+use vlmc_ir::graph::{Function, Param};
 use vlmc_ir::text::{parse, print};
 
 const TWO_LAYERS: &str = r#"program "stack"
@@ -226,4 +226,62 @@ fn speed_of_a_contraction() {
     let each = start.elapsed().as_secs_f64() / 20.0;
     let rate = 2.0 * (n * n * n) as f64 / each / 1e9;
     println!("{n} x {n} x {n}: {:.2} ms, {rate:.1} GFLOP/s", each * 1e3);
+}
+
+#[test]
+fn a_substitute_computes_clusters_only() {
+    let text = r#"program "p"
+
+func @double cluster "double" {
+  input %x : bf16[2]
+  %y = add %x, %x : bf16[2]
+  return %y
+}
+
+func @triple cluster "triple" {
+  input %x : bf16[2]
+  %d = add %x, %x : bf16[2]
+  %y = add %d, %x : bf16[2]
+  return %y
+}
+
+func @plain {
+  input %x : bf16[2]
+  return %x
+}
+
+func @main {
+  input %x : bf16[2]
+  %d = call %x {callee = "double", scope = "", path = "", layer = none} : bf16[2]
+  %t = call %d {callee = "triple", scope = "", path = "", layer = none} : bf16[2]
+  %p = call %t {callee = "plain", scope = "", path = "", layer = none} : bf16[2]
+  return %p
+}
+"#;
+    let p = program(text);
+    let mut asked = vec![];
+    let mut instead = |f: &Function, inputs: &[Tensor<f32>], _: &Sizes| {
+        asked.push(f.name.clone());
+        let [x] = inputs else { return Err(EvalError::new("one input")) };
+        // What it gives is rounded as any result is: 7 + 2^-8 is no bf16 number.
+        let seven = vec![7.0 + 1.0 / 256.0; x.len()];
+        let y = Tensor::floats(x.dtype, x.dims.clone(), seven)?;
+        Ok((f.name == "double").then(|| vec![y]))
+    };
+    let mut provider = no_params;
+    let mut e = Evaluator::new(&p, &mut provider).substitute(&mut instead);
+    let out = e.run_main(&[("x", tensor("bf16[2]", &[1., 2.]))]).unwrap();
+    assert_eq!(out.0[0].value.to_f64(), [21.0, 21.0]);
+    assert_eq!(asked, ["double", "triple"]);
+    // Results that are none of the call, and errors, name the cluster.
+    let mut wrong = |_: &Function, _: &[Tensor<f32>], _: &Sizes| Ok(Some(vec![]));
+    let mut provider = no_params;
+    let mut e = Evaluator::new(&p, &mut provider).substitute(&mut wrong);
+    let message = e.run_main(&[("x", tensor("bf16[2]", &[1., 2.]))]).unwrap_err().message;
+    assert!(message.starts_with("0 results, not 1\n  in @main"), "{message}");
+    let mut fails = |_: &Function, _: &[Tensor<f32>], _: &Sizes| Err(EvalError::new("no room"));
+    let mut provider = no_params;
+    let mut e = Evaluator::new(&p, &mut provider).substitute(&mut fails);
+    let message = e.run_main(&[("x", tensor("bf16[2]", &[1., 2.]))]).unwrap_err().message;
+    assert!(message.starts_with("@double: no room\n  in @main"), "{message}");
 }

@@ -1,5 +1,7 @@
-//! Follows the schedule of one rank, with the reference evaluator as its device.
+//! Follows the schedule of one rank. The reference evaluator is its device, beside the host kernels
+//! of the artifact for the clusters that have one.
 
+use crate::clusters::Clusters;
 use anyhow::{Context, Result, anyhow, bail};
 use indexmap::IndexMap;
 use std::collections::HashMap;
@@ -9,7 +11,7 @@ use vlmc_data::host_fn::{self, HostFunction};
 use vlmc_data::tensor::HostTensor;
 use vlmc_ir::dim::Symbol;
 use vlmc_ir::eval::{EvalError, Evaluator, Real, Sizes, Tensor};
-use vlmc_ir::graph::{HostCall, Param, Program};
+use vlmc_ir::graph::{Function, HostCall, Param, Program};
 use vlmc_ir::text::parse;
 use vlmc_ir::ty::{DType, Ty};
 
@@ -34,6 +36,18 @@ pub struct Executor<R> {
     sizes: Sizes,
     /// NaN in padding rows and out-of-range lookups, to prove that nothing reads them.
     poison: bool,
+    /// The clusters' host kernels.
+    kernels: Option<Clusters>,
+}
+
+impl Executor<f32> {
+    /// Runs the clusters of the step through these kernels from now on. Returns how many of them have
+    /// one, and how many there are; the bodies of the others are evaluated.
+    pub fn use_kernels(&mut self, kernels: Clusters) -> (usize, usize) {
+        let count = self.programs.get(STEP).map_or((0, 0), |p| kernels.count(p));
+        self.kernels = Some(kernels);
+        count
+    }
 }
 
 impl<R: Real> Executor<R> {
@@ -64,7 +78,7 @@ impl<R: Real> Executor<R> {
         for (name, value) in &artifact.manifest.capacities {
             sizes.set(&Symbol::new(name), usize::try_from(*value)?);
         }
-        Ok(Executor { artifact, programs, buffers: HashMap::new(), sizes, poison })
+        Ok(Executor { artifact, programs, buffers: HashMap::new(), sizes, poison, kernels: None })
     }
 
     /// The artifact.
@@ -321,8 +335,13 @@ impl<R: Real> Executor<R> {
             let b = buffers.get(&Buffer::Param(name.to_string()));
             b.cloned().ok_or_else(|| EvalError::new("has no value"))
         };
+        let kernels = self.kernels.as_ref().filter(|_| name == STEP);
+        let mut by_kernel = |f: &Function, inputs: &[Tensor<R>], sizes: &Sizes| match kernels {
+            Some(kernels) => kernels.call(f, inputs, sizes),
+            None => Ok(None),
+        };
         let results = {
-            let mut evaluator = Evaluator::new(program, &mut provider);
+            let mut evaluator = Evaluator::new(program, &mut provider).substitute(&mut by_kernel);
             if self.poison {
                 evaluator = evaluator.with_poison();
             }
@@ -408,6 +427,9 @@ impl<R: Real> Executor<R> {
 
 /// The program that updates parameters; see the compiler's `optimizer` pass.
 pub const OPTIMIZER: &str = "optimizer";
+
+/// The program of forward and backward, whose clusters have kernels.
+pub const STEP: &str = "step";
 
 /// Elements of a parameter at most: a damaged manifest must not ask for all memory.
 const MOST_ELEMENTS: usize = 1 << 33;

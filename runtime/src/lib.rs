@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod checkpoint;
+pub mod clusters;
 pub mod device;
 pub mod executor;
 pub mod optimizer;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Where it runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Device {
-    /// The host, with the reference evaluator.
+    /// The host: the artifact's host kernels, and the reference evaluator for the rest.
     Cpu,
     /// GPUs.
     Cuda,
@@ -32,6 +32,9 @@ pub struct RunOptions {
     /// Where to run
     #[arg(long, value_enum, default_value_t = Device::Cpu)]
     pub device: Device,
+    /// Evaluates everything by the reference, also what has a host kernel [default: off]
+    #[arg(long)]
+    pub reference: bool,
     /// Writes what each step did [default: none]
     #[arg(long)]
     pub report: Option<PathBuf>,

@@ -1,6 +1,7 @@
 //! A training from its first step to its last.
 
 use crate::checkpoint::{self, State, to_f32};
+use crate::clusters::Clusters;
 use crate::executor::{Executor, StepResult};
 use crate::options::{Device, RunOptions};
 use crate::output::{about, say, try_file, try_folder, write_text};
@@ -47,6 +48,8 @@ pub fn run_or_tell(options: &RunOptions) -> Result<Report, Failure> {
 const HELP_FLAGS: &str = "see `--help` for what each flag takes";
 const HELP_DEVICE: &str = "run with `--device cpu`";
 const HELP_ARTIFACT: &str = "make the artifact with `vlmc compile MODEL -o DIR`, and name DIR here";
+const HELP_KERNELS: &str =
+    "compile for the host again with `--target host`, or evaluate without kernels: `--reference`";
 const HELP_BATCH: &str =
     "make batches with `vlmc pack`, of sizes that fit the capacities of `vlmc compile`";
 const HELP_OUTPUT: &str = "name a place that can be written to";
@@ -72,6 +75,13 @@ fn follow(options: &RunOptions, help: &mut String) -> Result<Report> {
     let manifest = artifact.manifest.clone();
     let mut executor: Executor<f32> = Executor::new(artifact, options.poison)
         .with_context(|| options.artifact.display().to_string())?;
+    if !options.reference {
+        tell(HELP_KERNELS);
+        let kernels = Clusters::open(&options.artifact)?;
+        if let Some((with, all)) = kernels.map(|k| executor.use_kernels(k)) {
+            say(&format!("{with} of {all} clusters by host kernels"));
+        }
+    }
     tell(HELP_BATCH);
     let files = BatchFiles::find(&options.batch).map_err(|e| about(&options.batch, e))?;
     tell(HELP_OUTPUT);

@@ -1,4 +1,5 @@
-//! Evaluating a function or a model of a spec on host tensors, with the reference evaluator.
+//! Evaluating a function or a model of a spec on host tensors, with the reference evaluator and, of
+//! a fused program, with kernels.
 
 use anyhow::{Context, Result, anyhow, bail};
 use indexmap::IndexMap;
@@ -6,11 +7,12 @@ use vlmc_data::batch::Batch;
 use vlmc_data::host_fn;
 use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_frontend::elab::{Library, Lowered, Setting, Target, lower};
-use vlmc_ir::eval::{Evaluator, Real, Tensor};
-use vlmc_ir::graph::{Input, OutputKind, Param, Program};
+use vlmc_ir::eval::{Evaluator, Real, Sizes, Tensor};
+use vlmc_ir::graph::{Function, Input, OutputKind, Param, Program};
 use vlmc_ir::ty::{DType, Ty};
 use vlmc_passes::autodiff::{Options, Seeds, differentiate};
 use vlmc_passes::{fuse, manager};
+use vlmc_runtime::clusters::Clusters;
 
 /// Numbers an evaluation computes with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,11 +145,10 @@ pub enum Inputs<'i> {
     Batch(&'i Batch),
 }
 
-/// Runs a program. `weights` gives parameters by checkpoint name; `watch` says which named values
-/// to keep.
+/// As [`run_with`], all by the reference evaluator.
 ///
 /// # Errors
-/// When an input or parameter is missing or does not fit, or the batch is not what the spec reads.
+/// As [`run_with`].
 pub fn run(
     program: &Program,
     precision: Precision,
@@ -155,14 +156,33 @@ pub fn run(
     weights: &mut dyn FnMut(&str, &Param) -> Result<HostTensor>,
     watch: &dyn Fn(&str) -> bool,
 ) -> Result<Evaluated> {
+    run_with(program, precision, None, inputs, weights, watch)
+}
+
+/// Runs a program; its clusters run by `kernels` where these are given. `weights` gives parameters by checkpoint name; `watch` says which named values
+/// to keep.
+///
+/// # Errors
+/// When an input or parameter is missing or does not fit, the batch is not what the spec reads, a
+/// kernel fails, or kernels are given for f64.
+pub fn run_with(
+    program: &Program,
+    precision: Precision,
+    kernels: Option<&Clusters>,
+    inputs: &Inputs<'_>,
+    weights: &mut dyn FnMut(&str, &Param) -> Result<HostTensor>,
+    watch: &dyn Fn(&str) -> bool,
+) -> Result<Evaluated> {
     match precision {
-        Precision::F64 => run_as::<f64>(program, inputs, weights, watch),
-        _ => run_as::<f32>(program, inputs, weights, watch),
+        Precision::F64 if kernels.is_some() => bail!("kernels compute in f32, not in f64"),
+        Precision::F64 => run_as::<f64>(program, None, inputs, weights, watch),
+        _ => run_as::<f32>(program, kernels, inputs, weights, watch),
     }
 }
 
 fn run_as<R: Real>(
     program: &Program,
+    kernels: Option<&Clusters>,
     inputs: &Inputs<'_>,
     weights: &mut dyn FnMut(&str, &Param) -> Result<HostTensor>,
     watch: &dyn Fn(&str) -> bool,
@@ -186,8 +206,14 @@ fn run_as<R: Real>(
             seen.insert(path.to_string(), h);
         }
     };
+    let mut by_kernel = |f: &Function, inputs: &[Tensor<R>], sizes: &Sizes| match kernels {
+        Some(kernels) => kernels.call(f, inputs, sizes),
+        None => Ok(None),
+    };
     let outputs = {
-        let mut evaluator = Evaluator::new(program, &mut provider).observe(&mut observer);
+        let mut evaluator = Evaluator::new(program, &mut provider)
+            .observe(&mut observer)
+            .substitute(&mut by_kernel);
         evaluator.run_main(&values).map_err(|e| anyhow!("{e}"))?
     };
     let mut result = Evaluated { seen, ..Evaluated::default() };

@@ -1,12 +1,15 @@
 //! The kernels of a compiled program, beside its artifact.
 
 use crate::compile::Compiled;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use std::path::{Path, PathBuf};
 use vlmc_artifact::NearMiss;
 use vlmc_codegen::Ptxas;
 pub use vlmc_codegen::Target;
 use vlmc_codegen::build::{Built, build};
+use vlmc_codegen::kernel::Refusal;
+use vlmc_ir::graph::Program;
+use vlmc_runtime::clusters::Clusters;
 
 /// Builds the kernels of the fused graph, and notes the clusters that have none among the near
 /// misses.
@@ -44,6 +47,19 @@ pub fn make(compiled: &mut Compiled, targets: &[Target], cache: Option<&Path>) -
     let names = targets.iter().map(|t| t.to_string());
     compiled.artifact.manifest.targets.extend(names);
     Ok(built)
+}
+
+/// Builds the clusters of a fused program for this machine and opens them. Those that have no kernel
+/// are named with the reason; the evaluator evaluates their bodies.
+///
+/// # Errors
+/// When a tool is missing or refuses what it was given, or there is no room for temporary files.
+pub fn host(program: &Program) -> Result<(Clusters, Vec<(String, Refusal)>)> {
+    let built = build(program, &[Target::Host], None)?;
+    let folder = tempfile::tempdir().context("a temporary folder")?;
+    write(&built, folder.path())?;
+    let clusters = Clusters::open(folder.path())?;
+    Ok((clusters.ok_or_else(|| anyhow!("no kernels were written"))?, built.refused))
 }
 
 /// Where assembled kernels are kept from one compilation to the next: `VLMC_CACHE`, or `vlmc` in the

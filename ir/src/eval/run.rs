@@ -16,6 +16,11 @@ const MAX_DEPTH: usize = 64;
 pub type Provider<'p, R> = dyn FnMut(&str, &Param) -> Result<Tensor<R>, EvalError> + 'p;
 /// Sees the value of a named node, with its path.
 pub type Observer<'p, R> = dyn FnMut(&str, &Tensor<R>) + 'p;
+/// Computes the results of a call of a function in another way than by its body, from its inputs in
+/// order and the values of the symbols; `None` where it has no other way. Results are in the order of
+/// the function's output values.
+pub type Substitute<'p, R> =
+    dyn FnMut(&Function, &[Tensor<R>], &Sizes) -> Result<Option<Vec<Tensor<R>>>, EvalError> + 'p;
 
 /// A result of a run.
 #[derive(Clone, PartialEq, Debug)]
@@ -64,6 +69,7 @@ pub struct Evaluator<'p, R> {
     program: &'p Program,
     provider: &'p mut Provider<'p, R>,
     observer: Option<&'p mut Observer<'p, R>>,
+    substitute: Option<&'p mut Substitute<'p, R>>,
     params: FxHashMap<String, Tensor<R>>,
     given: Sizes,
     sizes: Sizes,
@@ -86,6 +92,7 @@ impl<'p, R: Real> Evaluator<'p, R> {
             program,
             provider,
             observer: None,
+            substitute: None,
             params: FxHashMap::default(),
             given: Sizes::default(),
             sizes: Sizes::default(),
@@ -100,6 +107,13 @@ impl<'p, R: Real> Evaluator<'p, R> {
     /// Results after the first get `#1`, `#2`.
     pub fn observe(mut self, observer: &'p mut Observer<'p, R>) -> Self {
         self.observer = Some(observer);
+        self
+    }
+
+    /// Asks `substitute` for the results of each call of a cluster, as kernels give them. The body of
+    /// a cluster is evaluated where there are none.
+    pub fn substitute(mut self, substitute: &'p mut Substitute<'p, R>) -> Self {
+        self.substitute = Some(substitute);
         self
     }
 
@@ -251,12 +265,26 @@ impl<'p, R: Real> Evaluator<'p, R> {
                     return Err(EvalError::new(format!("calls nested more than {MAX_DEPTH} deep")));
                 }
                 let arguments = node.operands.iter().map(|v| operand(values, *v).cloned());
-                let arguments = arguments.collect::<Result<_, _>>()?;
+                let arguments: Vec<Tensor<R>> = arguments.collect::<Result<_, _>>()?;
                 // The callee frees them after their last use there.
                 release(node, values, is_last);
-                let (scope, path) = (join_name(frame.scope, scope), join_name(frame.path, path));
-                let frame = Frame { scope: &scope, path: &path, depth: frame.depth + 1 };
-                self.function(target, arguments, &frame)?
+                let callee = &self.program.functions[target];
+                let other = match &mut self.substitute {
+                    Some(other) if callee.cluster.is_some() => {
+                        other(callee, &arguments, &self.sizes)
+                            .map_err(|e| EvalError::new(format!("@{}: {e}", callee.name)))?
+                    }
+                    _ => None,
+                };
+                match other {
+                    Some(results) => results,
+                    None => {
+                        let scope = join_name(frame.scope, scope);
+                        let path = join_name(frame.path, path);
+                        let frame = Frame { scope: &scope, path: &path, depth: frame.depth + 1 };
+                        self.function(target, arguments, &frame)?
+                    }
+                }
             }
             op => {
                 let operands = node.operands.iter().map(|v| operand(values, *v));

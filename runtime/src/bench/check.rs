@@ -109,29 +109,7 @@ impl<'a> Subject<'a> {
     /// # Errors
     /// When the two differ.
     pub fn bind(&self, sizes: &Sizes) -> Result<Bound> {
-        let bound = Bound::new(self.module, sizes)?;
-        let f = self.function;
-        let inputs: Vec<_> = f.inputs.iter().map(|i| &i.ty).collect();
-        let outputs: Vec<_> = f.output_values().map(|v| f.ty(v)).collect();
-        for (what, have, tys) in
-            [("inputs", &bound.inputs, inputs), ("outputs", &bound.outputs, outputs)]
-        {
-            if have.len() != tys.len() {
-                bail!("{} {what}, but @{} has {}", have.len(), f.name, tys.len());
-            }
-            for (i, (have, ty)) in have.iter().zip(tys).enumerate() {
-                let wanted = Shape { dtype: ty.dtype, dims: sizes.eval_all(&ty.dims)? };
-                if *have != wanted {
-                    bail!(
-                        "{what}[{i}] is {}, but that of @{} is {}",
-                        text(have),
-                        f.name,
-                        text(&wanted)
-                    );
-                }
-            }
-        }
-        Ok(bound)
+        Bound::of(self.module, self.function, sizes)
     }
 
     /// Many rows in awkward documents, and one row; a function of constant sizes has one case.
@@ -290,11 +268,6 @@ fn fenced(bytes: &[u8], n: u64, fill: u8) -> Result<usize> {
     }
 }
 
-fn text(shape: &Shape) -> String {
-    let dims: Vec<String> = shape.dims.iter().map(ToString::to_string).collect();
-    format!("{}[{}]", shape.dtype, dims.join(", "))
-}
-
 /// Compares an output with the reference.
 fn judge(name: String, shape: &Shape, bytes: &[u8], wanted: &[f64], tolerance: f64) -> Verdict {
     let have = decode(shape.dtype, bytes);
@@ -325,7 +298,7 @@ fn judge(name: String, shape: &Shape, bytes: &[u8], wanted: &[f64], tolerance: f
     });
     Verdict {
         name,
-        shape: text(shape),
+        shape: bound::text(shape),
         error: error.is_finite().then_some(error),
         tolerance,
         unwritten,

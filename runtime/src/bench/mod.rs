@@ -11,6 +11,7 @@ pub use report::{BenchReport, KernelReport, Timing};
 use crate::device::bound::{self, Bound};
 use crate::device::cpu::Cpu;
 use crate::device::{Device, Set};
+use crate::executor::STEP;
 use crate::options::{BenchDevice, BenchOptions};
 use crate::output::say;
 use crate::run::Failure;
@@ -25,8 +26,6 @@ use vlmc_ir::eval::Sizes;
 use vlmc_ir::graph::Program;
 use vlmc_ir::text::parse;
 
-/// The program that clusters are functions of.
-const PROGRAM: &str = "step";
 /// Sets of buffers that runs take in turn, at least.
 const LEAST_SETS: u64 = 3;
 /// Sets of buffers at most, however small they are.
@@ -156,11 +155,11 @@ fn prepare<'a>(program: &'a Program, work: &Work<'a>) -> Result<(Subject<'a>, Ve
 }
 
 fn program(artifact: &Artifact) -> Result<Program> {
-    let text = artifact.programs.iter().find(|(name, _)| name == PROGRAM);
-    let (_, text) = text.ok_or_else(|| anyhow!("the artifact has no program `{PROGRAM}`"))?;
+    let text = artifact.programs.iter().find(|(name, _)| name == STEP);
+    let (_, text) = text.ok_or_else(|| anyhow!("the artifact has no program `{STEP}`"))?;
     parse::program(text).map_err(|e| {
         let (line, column) = parse::line_column(text, e.at);
-        anyhow!("programs/{PROGRAM}.vir:{line}:{column}: {e}")
+        anyhow!("programs/{STEP}.vir:{line}:{column}: {e}")
     })
 }
 

@@ -5,6 +5,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use vlmc_artifact::kernels::{Argument, Launch, Module, Operand, Size};
 use vlmc_ir::dim::{Dim, Symbol};
 use vlmc_ir::eval::{Shape, Sizes};
+use vlmc_ir::graph::Function;
 use vlmc_ir::text::cursor::Cursor;
 use vlmc_ir::ty::DType;
 
@@ -83,6 +84,12 @@ pub fn bytes(shape: &Shape) -> Result<u64> {
         .ok_or_else(|| anyhow!("{}{:?} is too large", shape.dtype, shape.dims))
 }
 
+/// A type at known sizes, as people read it.
+pub fn text(shape: &Shape) -> String {
+    let dims: Vec<String> = shape.dims.iter().map(ToString::to_string).collect();
+    format!("{}[{}]", shape.dtype, dims.join(", "))
+}
+
 fn shape(operand: &Operand, sizes: &Sizes) -> Result<Shape> {
     let dtype = DType::from_name(&operand.dtype);
     let dtype = dtype.ok_or_else(|| anyhow!("unknown dtype `{}`", operand.dtype))?;
@@ -145,6 +152,31 @@ impl Bound {
             symbols,
             launches,
         })
+    }
+
+    /// A module at some sizes, which must be those of the function that it computes.
+    ///
+    /// # Errors
+    /// As [`Bound::new`], or when the two differ.
+    pub fn of(module: &Module, f: &Function, sizes: &Sizes) -> Result<Bound> {
+        let bound = Bound::new(module, sizes)?;
+        let inputs: Vec<_> = f.inputs.iter().map(|i| &i.ty).collect();
+        let outputs: Vec<_> = f.output_values().map(|v| f.ty(v)).collect();
+        for (what, have, tys) in
+            [("inputs", &bound.inputs, inputs), ("outputs", &bound.outputs, outputs)]
+        {
+            if have.len() != tys.len() {
+                bail!("{} {what}, but @{} has {}", have.len(), f.name, tys.len());
+            }
+            for (i, (have, ty)) in have.iter().zip(tys).enumerate() {
+                let wanted = Shape { dtype: ty.dtype, dims: sizes.eval_all(&ty.dims)? };
+                if *have != wanted {
+                    let (have, wanted) = (text(have), text(&wanted));
+                    bail!("{what}[{i}] is {have}, but that of @{} is {wanted}", f.name);
+                }
+            }
+        }
+        Ok(bound)
     }
 
     /// Bytes of all inputs and outputs, each once.

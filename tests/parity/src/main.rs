@@ -28,7 +28,8 @@ struct Args {
     /// Model dtype.
     #[arg(long, value_enum, default_value = "f32")]
     dtype: Dtype,
-    /// Run programs with their row arithmetic in clusters
+    /// Fuse programs and run their clusters by kernels generated for this machine; in f64 by the
+    /// reference
     #[arg(long)]
     fused: bool,
     /// Print every tensor, not only those that fail.

@@ -6,12 +6,14 @@ use crate::kinds::Specs;
 use anyhow::{Result, anyhow, bail};
 use serde_json::Value as Json;
 use vlmc::eval::{
-    Evaluated, Inputs, Precision, Request, Tensors, fused, program, run, with_gradients,
+    Evaluated, Inputs, Precision, Request, Tensors, fused, program, run_with, with_gradients,
 };
+use vlmc::kernels::host;
 use vlmc_data::pack::SequenceLayout;
 use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_frontend::elab::{Library, Raw, Setter, Setting, import_section};
 use vlmc_ir::graph::{Param, Program};
+use vlmc_runtime::clusters::Clusters;
 
 /// What is asked of the product for a case.
 #[derive(Clone, Default)]
@@ -232,6 +234,8 @@ impl Runner<'_> {
         // Values on the way are asked for by their names in the forward program.
         if self.fused && ask.grads {
             p = fused(&p)?;
+            let kernels = self.kernels(&p)?;
+            return self.run_with(&p, kernels.as_ref(), &Inputs::Named(&inputs));
         }
         self.run(&p, &Inputs::Named(&inputs))
     }
@@ -249,8 +253,29 @@ impl Runner<'_> {
     }
 
     pub(crate) fn run(&self, p: &Program, inputs: &Inputs<'_>) -> Result<Evaluated> {
+        self.run_with(p, None, inputs)
+    }
+
+    fn run_with(
+        &self,
+        p: &Program,
+        kernels: Option<&Clusters>,
+        inputs: &Inputs<'_>,
+    ) -> Result<Evaluated> {
         let mut weights = |name: &str, p: &Param| self.weight(name, p);
-        run(p, self.precision, inputs, &mut weights, &|_| true)
+        run_with(p, self.precision, kernels, inputs, &mut weights, &|_| true)
+    }
+
+    /// The kernels of a fused program for this machine.
+    fn kernels(&self, p: &Program) -> Result<Option<Clusters>> {
+        if self.precision == Precision::F64 {
+            return Ok(None);
+        }
+        let (clusters, refused) = host(p)?;
+        for (function, refusal) in &refused {
+            println!("{:32} @{function} has no kernel: {refusal}", self.case.name);
+        }
+        Ok(Some(clusters))
     }
 
     pub(crate) fn weight(&self, name: &str, p: &Param) -> Result<HostTensor> {

@@ -6,7 +6,8 @@ use anyhow::{Result, anyhow, bail};
 use serde_json::Value as Json;
 use vlmc::compile::{Capacity, CompileError, CompileRequest, compile};
 use vlmc::eval::Precision;
-use vlmc_artifact::{Artifact, Buffer};
+use vlmc::kernels::host;
+use vlmc_artifact::Buffer;
 use vlmc_data::batch::Batch;
 use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_data::vision;
@@ -46,22 +47,30 @@ pub fn judge(
         CompileError::Spec(d) => anyhow!("{}: {} errors in the spec", case.name, d.len()),
         CompileError::Other(e) => e,
     })?;
-    match precision {
-        Precision::F64 => train::<f64>(case, compiled.artifact, batch, precision),
-        _ => train::<f32>(case, compiled.artifact, batch, precision),
+    if precision == Precision::F64 {
+        let executor = Executor::<f64>::new(compiled.artifact, false)?;
+        return train(case, executor, batch, precision);
     }
+    let mut executor = Executor::<f32>::new(compiled.artifact, false)?;
+    if fused {
+        let (clusters, refused) = host(&compiled.fused.program)?;
+        for (function, refusal) in &refused {
+            println!("{:32} @{function} has no kernel: {refusal}", case.name);
+        }
+        executor.use_kernels(clusters);
+    }
+    train(case, executor, batch, precision)
 }
 
 fn train<R: Real>(
     case: &Case,
-    artifact: Artifact,
+    mut executor: Executor<R>,
     batch: &Batch,
     precision: Precision,
 ) -> Result<Vec<Row>> {
     let adamw = case.json.get("adamw").ok_or_else(|| anyhow!("{}: no adamw", case.name))?;
     let optimizer = optimizer(adamw)?;
-    let parameters = artifact.manifest.parameters.clone();
-    let mut executor: Executor<R> = Executor::new(artifact, false)?;
+    let parameters = executor.artifact().manifest.parameters.clone();
     for p in &parameters {
         executor.set_parameter(p, &case.tensor(&format!("param.{}", p.name))?)?;
     }

@@ -15,6 +15,7 @@ use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_frontend::diag::{Code, Diag, nearest};
 use vlmc_frontend::elab::{self, Library};
 use vlmc_ir::graph::Program;
+use vlmc_runtime::clusters::Clusters;
 
 /// Numbers to compute with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -76,18 +77,14 @@ pub struct Args {
     /// Gradients as well: of the losses of a model, or for `dout.X` of the inputs [default: off]
     #[arg(long)]
     grad: bool,
-    /// With fused kernels; not supported yet [default: off]
+    /// Fuses row arithmetic and runs it by kernels generated for this machine; in f32 or bf16
+    /// [default: off]
     #[arg(long)]
     fused: bool,
 }
 
 /// Runs it.
 pub fn run(c: &mut Context, args: Args) -> Done {
-    if args.fused {
-        let message = "`--fused` is not supported yet";
-        let diag = at_flag(Code::NotYet, message, "", "--fused", "given here");
-        return Err(c.ui.fail(diag.help("leave it out: the values are evaluated without it")));
-    }
     if let Some(dtype) = args.dtype {
         let source = vlmc::settings::Source::Flag("--dtype".into());
         c.merged.set("dtype", format!("{dtype:?}").to_lowercase(), source);
@@ -164,17 +161,23 @@ pub fn run(c: &mut Context, args: Args) -> Done {
     };
     let total: i64 = all.iter().filter_map(Parameter::count).sum();
     put(&format!("{} parameters\n", thousands(total)))?;
+    let fused = if args.fused { Some(fuse(c, &program, precision)?) } else { None };
+    let run = Run {
+        program: fused.as_ref().map_or(&program, |f| &f.0),
+        precision,
+        kernels: fused.as_ref().map(|f| &f.1),
+        vocabulary: vlmc::compile::vocabulary(&program).and_then(|v| usize::try_from(v).ok()),
+    };
     match &named {
         Some(_) => {
-            let out =
-                evaluate(c, &program, precision, &Inputs::Named(&inputs), &param, "--inputs")?;
+            let out = evaluate(c, run, &Inputs::Named(&inputs), &param, "--inputs")?;
             put(&losses(&out))?;
             if function.is_some() {
                 put(&shapes(&out))?;
             }
             save(c, &args, &out)
         }
-        None => batches(c, &args, &queue, &program, precision, &param),
+        None => batches(c, &args, &queue, run, &param),
     }
 }
 
@@ -310,24 +313,69 @@ fn file_name(input: &str) -> String {
     if input.starts_with("dout.") { input.to_string() } else { format!("in.{input}") }
 }
 
+/// What runs, in which numbers, and the kernels of its clusters.
+#[derive(Clone, Copy)]
+struct Run<'r> {
+    program: &'r Program,
+    precision: Precision,
+    kernels: Option<&'r Clusters>,
+    /// Ids of a batch must be below.
+    vocabulary: Option<usize>,
+}
+
+/// The fused graph of a program, with kernels for this machine.
+#[cfg(feature = "codegen")]
+fn fuse(c: &Context, program: &Program, precision: Precision) -> Done<(Program, Clusters)> {
+    if precision == Precision::F64 {
+        let diag = at_flag(
+            Code::NotYet,
+            "kernels compute in f32, not in f64",
+            "",
+            "--fused",
+            "given here",
+        );
+        return Err(c.ui.fail(diag.help("leave it out, or take `--dtype f32`")));
+    }
+    let failed = |e: anyhow::Error| {
+        c.ui.fail(
+            Diag::error(Code::CannotCompile, format!("{e:#}")).help("see `vlmc explain V0404`"),
+        )
+    };
+    let program = vlmc::eval::fused(program).map_err(failed)?;
+    let (kernels, refused) = vlmc::kernels::host(&program).map_err(failed)?;
+    let (with, all) = kernels.count(&program);
+    c.ui.note(&format!("{with} of {all} clusters by host kernels"));
+    for (function, refusal) in &refused {
+        c.ui.note(&format!("note: @{function} has no kernel and is evaluated: {refusal}"));
+    }
+    Ok((program, kernels))
+}
+
+#[cfg(not(feature = "codegen"))]
+fn fuse(c: &Context, _: &Program, _: Precision) -> Done<(Program, Clusters)> {
+    let message = "this build of vlmc generates no kernels";
+    let diag = at_flag(Code::NotYet, message, "", "--fused", "given here");
+    Err(c.ui.fail(diag.help("leave it out, or build with the cargo feature `codegen`")))
+}
+
 fn evaluate(
     c: &Context,
-    program: &Program,
-    precision: Precision,
+    run: Run<'_>,
     inputs: &Inputs<'_>,
     param: &dyn Fn(&str) -> anyhow::Result<HostTensor>,
     flag: &str,
 ) -> Done<Evaluated> {
     let mut provider = |name: &str, _: &vlmc_ir::graph::Param| param(name);
-    vlmc::eval::run(program, precision, inputs, &mut provider, &|_| false).map_err(|e| {
-        let text = format!("{e:#}");
-        let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
-        let diag = Diag::error(Code::BadInput, first.to_string());
-        let diag = if rest.trim().is_empty() { diag } else { diag.note(rest.trim_end()) };
-        c.ui.fail(
-            diag.help(format!("check `{flag}` against the sizes of the spec and its variant")),
-        )
-    })
+    vlmc::eval::run_with(run.program, run.precision, run.kernels, inputs, &mut provider, &|_| false)
+        .map_err(|e| {
+            let text = format!("{e:#}");
+            let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+            let diag = Diag::error(Code::BadInput, first.to_string());
+            let diag = if rest.trim().is_empty() { diag } else { diag.note(rest.trim_end()) };
+            c.ui.fail(
+                diag.help(format!("check `{flag}` against the sizes of the spec and its variant")),
+            )
+        })
 }
 
 /// A microbatch: its file, its index, and what it is called.
@@ -373,16 +421,14 @@ fn batches(
     c: &Context,
     args: &Args,
     all: &[Microbatch],
-    program: &Program,
-    precision: Precision,
+    run: Run<'_>,
     param: &dyn Fn(&str) -> anyhow::Result<HostTensor>,
 ) -> Done {
     let path = args.batch.as_deref().unwrap_or_default();
-    let vocabulary = vlmc::compile::vocabulary(program).and_then(|v| usize::try_from(v).ok());
     let mut done: Vec<Evaluated> = vec![];
     for m in all {
         let batch = Batch::read(&m.file, m.index).map_err(|e| refused(c, path, &e))?;
-        if let Some(rows) = vocabulary {
+        if let Some(rows) = run.vocabulary {
             batch.check_vocabulary(rows).map_err(|e| {
                 let diag = at_flag(Code::BadBatch, e.to_string(), "--batch", path, "this batch");
                 c.ui.fail(diag.help(OUTSIDE))
@@ -397,7 +443,7 @@ fn batches(
             plural(batch.image_grids().len(), "image"),
             plural(batch.video_grids().len(), "video"),
         ))?;
-        let out = evaluate(c, program, precision, &Inputs::Batch(&batch), param, "--batch")?;
+        let out = evaluate(c, run, &Inputs::Batch(&batch), param, "--batch")?;
         put(&losses(&out))?;
         done.push(out);
     }
