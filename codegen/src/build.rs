@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::kernel::{self, Kernel, Machine, Refusal, Shape};
 use crate::lower::Lowering;
-use crate::ptxas::{Ptxas, Source};
+use crate::ptxas::{Cubin, Ptxas, Source};
 use crate::target::Target;
 use rustc_hash::FxHashMap;
 use sha2::{Digest, Sha256};
@@ -38,7 +38,7 @@ type Made = Result<Result<(Kernel, Vec<(Target, Code)>), Refusal>, Error>;
 
 /// Code of all launches.
 enum Code {
-    Ptx(String),
+    Ptx(String, Option<Cubin>),
     Object(Vec<u8>),
 }
 
@@ -82,10 +82,11 @@ pub fn build_with(
         }
     }
     let mut out = Built::default();
+    let spent = AtomicUsize::new(0);
     let mut modules: Vec<table::Module> = vec![];
     let mut index: Vec<Option<usize>> = vec![];
     let mut objects = vec![];
-    for (i, (job, made)) in jobs.iter().zip(make(&jobs, &gpu, shape)).enumerate() {
+    for (i, (job, made)) in jobs.iter().zip(make(&jobs, &gpu, shape, (ptxas, &spent))).enumerate() {
         let (kernel, codes) = match made? {
             Ok(made) => made,
             Err(refusal) => {
@@ -97,26 +98,31 @@ pub fn build_with(
         };
         let mut module = describe(job, &kernel);
         for (target, code) in codes {
-            let file = match code {
-                Code::Ptx(ptx) => {
-                    let file = format!("kernels/{target}/{}.ptx", job.name);
-                    out.files.push((file.clone(), ptx.into_bytes()));
-                    file
-                }
-                Code::Object(object) => {
-                    objects.push(object);
-                    HOST_FILE.to_string()
-                }
+            let mut built = table::Built {
+                target: target.to_string(),
+                file: HOST_FILE.to_string(),
+                cubin: None,
+                resources: vec![],
             };
-            let target = target.to_string();
-            module.targets.push(table::Built { target, file, cubin: None, resources: vec![] });
+            match code {
+                Code::Ptx(ptx, cubin) => {
+                    built.file = format!("kernels/{target}/{}.ptx", job.name);
+                    out.files.push((built.file.clone(), ptx.into_bytes()));
+                    if let Some(cubin) = cubin {
+                        let file = format!("kernels/{target}/{}.cubin", job.name);
+                        built.resources = resources(&module, &cubin);
+                        built.cubin = Some(file.clone());
+                        out.files.push((file, cubin.bytes));
+                    }
+                }
+                Code::Object(object) => objects.push(object),
+            }
+            module.targets.push(built);
         }
         index.push(Some(modules.len()));
         modules.push(module);
     }
-    if let Some(ptxas) = ptxas {
-        assemble(ptxas, &gpu, &mut modules, &mut out)?;
-    }
+    out.assembled_ms = spent.load(Ordering::Relaxed) as u128;
     if !objects.is_empty() {
         out.files.push((HOST_FILE.to_string(), link(&objects)?));
     }
@@ -170,15 +176,20 @@ fn direction(f: &Function) -> (table::Direction, &'static str) {
 }
 
 /// All jobs on all cores, in order.
-fn make(jobs: &[Job], gpu: &[Target], shape: &Shape) -> Vec<Made> {
+fn make(
+    jobs: &[Job],
+    gpu: &[Target],
+    shape: &Shape,
+    (ptxas, spent): (Option<&Ptxas>, &AtomicUsize),
+) -> Vec<Made> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Made)>> = Mutex::new(vec![]);
     let worker = || {
-        let lowering = Lowering::new();
+        let tools = Tools { lowering: Lowering::new(), gpu, shape, ptxas, spent };
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(i) else { return };
-            let made = one(&lowering, job, gpu, shape);
+            let made = one(&tools, job);
             done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((i, made));
         }
     };
@@ -194,27 +205,68 @@ fn make(jobs: &[Job], gpu: &[Target], shape: &Shape) -> Vec<Made> {
     done.into_iter().map(|(_, made)| made).collect()
 }
 
-fn one(lowering: &Lowering, job: &Job, gpu: &[Target], shape: &Shape) -> Made {
-    let shape = match job.machine {
-        Machine::Gpu => *shape,
-        Machine::Host => Shape::HOST,
-    };
-    let kernel = match kernel::kernel(&job.function, &job.name, job.machine, &shape) {
-        Ok(k) => k,
-        Err(refusal) => return Ok(Err(refusal)),
-    };
-    let mut codes = vec![];
-    match job.machine {
-        Machine::Gpu => {
-            for target in gpu {
-                codes.push((*target, Code::Ptx(lowering.ptx(&kernel.mlir, *target)?)));
-            }
-        }
-        Machine::Host => {
-            codes.push((Target::Host, Code::Object(lowering.host_object(&kernel.mlir)?)));
-        }
+fn one(tools: &Tools<'_>, job: &Job) -> Made {
+    if job.machine == Machine::Host {
+        let made = kernel::kernel(&job.function, &job.name, job.machine, &Shape::HOST);
+        let kernel = match made {
+            Ok(k) => k,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let object = Code::Object(tools.lowering.host_object(&kernel.mlir)?);
+        return Ok(Ok((kernel, vec![(Target::Host, object)])));
     }
-    Ok(Ok((kernel, codes)))
+    let mut shape = *tools.shape;
+    loop {
+        let kernel = match kernel::kernel(&job.function, &job.name, job.machine, &shape) {
+            Ok(k) => k,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        let (mut codes, mut spills) = (vec![], false);
+        for target in tools.gpu {
+            let ptx = tools.lowering.ptx(&kernel.mlir, *target)?;
+            let cubin = match tools.ptxas {
+                Some(ptxas) => Some(tools.assemble(ptxas, &job.name, &ptx, *target)?),
+                None => None,
+            };
+            let spilled =
+                |k: &crate::ptxas::Kernel| k.resources.spill_stores + k.resources.spill_loads > 0;
+            spills |= cubin.iter().any(|c| c.kernels.iter().any(spilled));
+            codes.push((*target, Code::Ptx(ptx, cubin)));
+        }
+        // Fewer rows together need fewer registers.
+        if !spills || shape.together <= LEAST_TOGETHER {
+            return Ok(Ok((kernel, codes)));
+        }
+        shape.together /= 2;
+    }
+}
+
+/// With so few elements of a lane together a shape is not made smaller.
+const LEAST_TOGETHER: i64 = 2;
+
+/// What a worker has.
+struct Tools<'t> {
+    lowering: Lowering,
+    gpu: &'t [Target],
+    shape: &'t Shape,
+    ptxas: Option<&'t Ptxas>,
+    /// Milliseconds of all workers' assembling.
+    spent: &'t AtomicUsize,
+}
+
+impl Tools<'_> {
+    fn assemble(
+        &self,
+        ptxas: &Ptxas,
+        name: &str,
+        ptx: &str,
+        target: Target,
+    ) -> Result<Cubin, Error> {
+        let began = std::time::Instant::now();
+        let cubin = ptxas.assemble(Source { name, ptx, target })?;
+        self.spent.fetch_add(began.elapsed().as_millis() as usize, Ordering::Relaxed);
+        Ok(cubin)
+    }
 }
 
 fn size(s: &kernel::Size) -> table::Size {
@@ -256,6 +308,20 @@ fn describe(job: &Job, k: &Kernel) -> table::Module {
     }
 }
 
+/// What each launch of a module takes.
+fn resources(module: &table::Module, cubin: &Cubin) -> Vec<table::Resources> {
+    let of = |l: &table::Launch| {
+        let found = cubin.kernels.iter().find(|k| k.name == l.symbol);
+        let r = found.map(|k| k.resources).unwrap_or_default();
+        table::Resources {
+            registers: r.registers,
+            spill_bytes: r.spill_stores + r.spill_loads,
+            shared_bytes: r.shared + l.shared_bytes,
+        }
+    };
+    module.launches.iter().map(of).collect()
+}
+
 fn cluster(p: &Program, f: &Function, module: &str) -> table::Cluster {
     let mut lines: Vec<String> = vec![];
     for o in f.nodes.iter().flat_map(|n| &n.origins) {
@@ -274,54 +340,6 @@ fn cluster(p: &Program, f: &Function, module: &str) -> table::Cluster {
         direction: direction(f).0,
         lines,
     }
-}
-
-/// Assembles the PTX of every module, and notes what it takes.
-fn assemble(
-    ptxas: &Ptxas,
-    gpu: &[Target],
-    modules: &mut [table::Module],
-    out: &mut Built,
-) -> Result<(), Error> {
-    let began = std::time::Instant::now();
-    let mut sources = vec![];
-    let mut texts = vec![];
-    for (i, m) in modules.iter().enumerate() {
-        for (j, b) in m.targets.iter().enumerate() {
-            let target = gpu.iter().find(|t| t.name() == b.target);
-            let file = out.files.iter().find(|(f, _)| *f == b.file);
-            if let (Some(target), Some((_, bytes))) = (target, file) {
-                texts.push((i, j, *target, String::from_utf8_lossy(bytes).into_owned()));
-            }
-        }
-    }
-    for (i, _, target, ptx) in &texts {
-        sources.push(Source { name: &modules[*i].name, ptx, target: *target });
-    }
-    let cubins = ptxas.assemble_all(&sources);
-    for ((i, j, target, _), cubin) in texts.iter().zip(cubins) {
-        let cubin = cubin?;
-        let name = modules[*i].name.clone();
-        let file = format!("kernels/{target}/{name}.cubin");
-        let launches = modules[*i].launches.clone();
-        let built = &mut modules[*i].targets[*j];
-        built.resources = launches
-            .iter()
-            .map(|l| {
-                let found = cubin.kernels.iter().find(|k| k.name == l.symbol);
-                let r = found.map(|k| k.resources).unwrap_or_default();
-                table::Resources {
-                    registers: r.registers,
-                    spill_bytes: r.spill_stores + r.spill_loads,
-                    shared_bytes: r.shared + l.shared_bytes,
-                }
-            })
-            .collect();
-        built.cubin = Some(file.clone());
-        out.files.push((file, cubin.bytes));
-    }
-    out.assembled_ms = began.elapsed().as_millis();
-    Ok(())
 }
 
 fn link(objects: &[Vec<u8>]) -> Result<Vec<u8>, Error> {

@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(long, value_enum)]
     dtype: Option<Dtype>,
     /// Generate kernels for these: sm_90a, sm_90, sm_80, sm_100, host; the step then runs the fused
-    /// graph
+    /// graph [default: no kernels]
     #[arg(long, value_name = "TARGET", value_delimiter = ',')]
     target: Vec<String>,
     /// Write the artifact here
