@@ -233,11 +233,12 @@ fn one(tools: &Tools<'_>, job: &Job) -> Made {
             spills |= cubin.iter().any(|c| c.kernels.iter().any(spilled));
             codes.push((*target, Code::Ptx(ptx, cubin)));
         }
-        // Fewer rows together need fewer registers.
+        // Fewer rows together need fewer registers, and so do more warps for a row.
         if !spills || shape.together <= LEAST_TOGETHER {
             return Ok(Ok((kernel, codes)));
         }
-        shape.together /= 2;
+        shape.together /= 4;
+        shape.held = (shape.held / 2).max(shape.vector);
     }
 }
 
