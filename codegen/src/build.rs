@@ -48,14 +48,29 @@ enum Code {
 /// # Errors
 /// What lowering, the assembler or the linker refused.
 pub fn build(p: &Program, targets: &[Target], ptxas: Option<&Ptxas>) -> Result<Built, Error> {
+    build_with(p, targets, ptxas, &Shape::GPU)
+}
+
+/// The same, with GPU kernels of a given shape.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_with(
+    p: &Program,
+    targets: &[Target],
+    ptxas: Option<&Ptxas>,
+    shape: &Shape,
+) -> Result<Built, Error> {
     let gpu: Vec<Target> = targets.iter().copied().filter(|t| t.is_gpu()).collect();
-    let machines = [(Machine::Gpu, !gpu.is_empty()), (Machine::Host, targets.contains(&Target::Host))];
+    let machines =
+        [(Machine::Gpu, !gpu.is_empty()), (Machine::Host, targets.contains(&Target::Host))];
     let mut jobs: Vec<Job> = vec![];
     let mut by_text: FxHashMap<(String, bool), usize> = FxHashMap::default();
     let mut clusters: Vec<(&Function, usize)> = vec![];
     for f in p.functions.iter().filter(|f| f.cluster.is_some()) {
         let function = anonymous(f);
-        let text = print::program(&Program { functions: vec![function.clone()], ..Program::default() });
+        let text =
+            print::program(&Program { functions: vec![function.clone()], ..Program::default() });
         for (machine, _) in machines.iter().filter(|(_, wanted)| *wanted) {
             let host = *machine == Machine::Host;
             let at = *by_text.entry((text.clone(), host)).or_insert(jobs.len());
@@ -70,7 +85,7 @@ pub fn build(p: &Program, targets: &[Target], ptxas: Option<&Ptxas>) -> Result<B
     let mut modules: Vec<table::Module> = vec![];
     let mut index: Vec<Option<usize>> = vec![];
     let mut objects = vec![];
-    for (i, (job, made)) in jobs.iter().zip(make(&jobs, &gpu)).enumerate() {
+    for (i, (job, made)) in jobs.iter().zip(make(&jobs, &gpu, shape)).enumerate() {
         let (kernel, codes) = match made? {
             Ok(made) => made,
             Err(refusal) => {
@@ -139,18 +154,23 @@ fn name(f: &Function, text: &str) -> String {
     let ty = f.outputs.first().map(|o| f.ty(o.value));
     let dims = ty.map_or(vec![], |t| t.dims.iter().map(|d| word(&d.size().to_string())).collect());
     let dtype = ty.map_or("", |t| t.dtype.name());
-    let hash: String = Sha256::digest(text.as_bytes()).iter().take(4).map(|b| format!("{b:02x}")).collect();
+    let hash: String =
+        Sha256::digest(text.as_bytes()).iter().take(4).map(|b| format!("{b:02x}")).collect();
     format!("{label}_{}_{}_{dtype}_{hash}", direction(f).1, dims.join("x"))
 }
 
 /// Whether a function came from the backward.
 fn direction(f: &Function) -> (table::Direction, &'static str) {
     // Autodiff names the halves of a function so.
-    if f.name.contains(".bwd") { (table::Direction::Bwd, "bwd") } else { (table::Direction::Fwd, "fwd") }
+    if f.name.contains(".bwd") {
+        (table::Direction::Bwd, "bwd")
+    } else {
+        (table::Direction::Fwd, "fwd")
+    }
 }
 
 /// All jobs on all cores, in order.
-fn make(jobs: &[Job], gpu: &[Target]) -> Vec<Made> {
+fn make(jobs: &[Job], gpu: &[Target], shape: &Shape) -> Vec<Made> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Made)>> = Mutex::new(vec![]);
     let worker = || {
@@ -158,7 +178,7 @@ fn make(jobs: &[Job], gpu: &[Target]) -> Vec<Made> {
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(i) else { return };
-            let made = one(&lowering, job, gpu);
+            let made = one(&lowering, job, gpu, shape);
             done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push((i, made));
         }
     };
@@ -174,9 +194,9 @@ fn make(jobs: &[Job], gpu: &[Target]) -> Vec<Made> {
     done.into_iter().map(|(_, made)| made).collect()
 }
 
-fn one(lowering: &Lowering, job: &Job, gpu: &[Target]) -> Made {
+fn one(lowering: &Lowering, job: &Job, gpu: &[Target], shape: &Shape) -> Made {
     let shape = match job.machine {
-        Machine::Gpu => Shape::GPU,
+        Machine::Gpu => *shape,
         Machine::Host => Shape::HOST,
     };
     let kernel = match kernel::kernel(&job.function, &job.name, job.machine, &shape) {
@@ -215,11 +235,15 @@ fn describe(job: &Job, k: &Kernel) -> table::Module {
         grid: [size(&l.grid[0]), size(&l.grid[1]), table::Size::constant(1)],
         block: l.block,
         shared_bytes: l.shared_bytes,
-        arguments: l.arguments.iter().map(|a| match *a {
-            kernel::Argument::Input(i) => table::Argument::Input(i),
-            kernel::Argument::Output(i) => table::Argument::Output(i),
-            kernel::Argument::Scratch(i) => table::Argument::Scratch(i),
-        }).collect(),
+        arguments: l
+            .arguments
+            .iter()
+            .map(|a| match *a {
+                kernel::Argument::Input(i) => table::Argument::Input(i),
+                kernel::Argument::Output(i) => table::Argument::Output(i),
+                kernel::Argument::Scratch(i) => table::Argument::Scratch(i),
+            })
+            .collect(),
     });
     table::Module {
         name: job.name.clone(),
@@ -253,7 +277,12 @@ fn cluster(p: &Program, f: &Function, module: &str) -> table::Cluster {
 }
 
 /// Assembles the PTX of every module, and notes what it takes.
-fn assemble(ptxas: &Ptxas, gpu: &[Target], modules: &mut [table::Module], out: &mut Built) -> Result<(), Error> {
+fn assemble(
+    ptxas: &Ptxas,
+    gpu: &[Target],
+    modules: &mut [table::Module],
+    out: &mut Built,
+) -> Result<(), Error> {
     let began = std::time::Instant::now();
     let mut sources = vec![];
     let mut texts = vec![];
@@ -276,15 +305,18 @@ fn assemble(ptxas: &Ptxas, gpu: &[Target], modules: &mut [table::Module], out: &
         let file = format!("kernels/{target}/{name}.cubin");
         let launches = modules[*i].launches.clone();
         let built = &mut modules[*i].targets[*j];
-        built.resources = launches.iter().map(|l| {
-            let found = cubin.kernels.iter().find(|k| k.name == l.symbol);
-            let r = found.map(|k| k.resources).unwrap_or_default();
-            table::Resources {
-                registers: r.registers,
-                spill_bytes: r.spill_stores + r.spill_loads,
-                shared_bytes: r.shared + l.shared_bytes,
-            }
-        }).collect();
+        built.resources = launches
+            .iter()
+            .map(|l| {
+                let found = cubin.kernels.iter().find(|k| k.name == l.symbol);
+                let r = found.map(|k| k.resources).unwrap_or_default();
+                table::Resources {
+                    registers: r.registers,
+                    spill_bytes: r.spill_stores + r.spill_loads,
+                    shared_bytes: r.shared + l.shared_bytes,
+                }
+            })
+            .collect();
         built.cubin = Some(file.clone());
         out.files.push((file, cubin.bytes));
     }

@@ -341,8 +341,7 @@ impl<R: Real> Executor<R> {
             None => Ok(None),
         };
         let results = {
-            let mut evaluator =
-                Evaluator::new(program, &mut provider).substitute(&mut by_kernel);
+            let mut evaluator = Evaluator::new(program, &mut provider).substitute(&mut by_kernel);
             if self.poison {
                 evaluator = evaluator.with_poison();
             }

@@ -18,24 +18,48 @@ pub(crate) enum Step {
     /// Arithmetic on one element of each operand.
     Map(Vec<At>),
     /// An element of an input, by its offset.
-    Input { input: u32, offset: Offset },
+    Input {
+        input: u32,
+        offset: Offset,
+    },
     Constant(f64),
     /// The number that an index is.
     Index(Ix),
     /// The element where the index is in `0..size`, else zero.
-    Within { index: Ix, size: i64, then: At },
+    Within {
+        index: Ix,
+        size: i64,
+        then: At,
+    },
     /// The first part whose end is above the index.
-    Parts { index: Ix, parts: Vec<(i64, At)> },
+    Parts {
+        index: Ix,
+        parts: Vec<(i64, At)>,
+    },
     /// Sum or maximum over `extent` elements of axes other than that of rows: `at(j)` is one.
-    Fold { of: Value, kept: Vec<Ix>, axes: Vec<usize> },
+    Fold {
+        of: Value,
+        kept: Vec<Ix>,
+        axes: Vec<usize>,
+    },
     /// Sum over rows.
     RowSum,
     /// Rows of `x` before and after this one: `x[t + by]` for each, with what multiplies it.
-    Stencil { x: Value, index: Vec<Ix>, taps: Vec<(i64, At)> },
+    Stencil {
+        x: Value,
+        index: Vec<Ix>,
+        taps: Vec<(i64, At)>,
+    },
     /// `x[t + by]` in the same document, else the number.
-    Shift { x: At, by: i64, fill: f64 },
+    Shift {
+        x: At,
+        by: i64,
+        fill: f64,
+    },
     /// Whether the row is valid.
-    Valid { row: Ix },
+    Valid {
+        row: Ix,
+    },
 }
 
 /// An offset in elements.
@@ -71,7 +95,11 @@ impl<'f> Body<'f> {
 
     pub(crate) fn refuse(&self, v: Value, why: impl Into<String>) -> Refusal {
         let node = self.f.node(v.node);
-        Refusal { op: node.op.name().to_string(), origin: node.origins.first().cloned(), reason: why.into() }
+        Refusal {
+            op: node.op.name().to_string(),
+            origin: node.origins.first().cloned(),
+            reason: why.into(),
+        }
     }
 
     /// Whether the outermost dim of a value counts rows.
@@ -102,13 +130,20 @@ impl<'f> Body<'f> {
     /// Elements of these dims.
     pub(crate) fn extent(&self, v: Value, dims: &[Dim]) -> Result<i64, Refusal> {
         dims.iter().try_fold(1, |n, d| {
-            let d = fixed(d).ok_or_else(|| self.refuse(v, format!("`{d}` elements in a row are known only when running")))?;
+            let d = fixed(d).ok_or_else(|| {
+                self.refuse(v, format!("`{d}` elements in a row are known only when running"))
+            })?;
             Ok(n * d)
         })
     }
 
     /// The index with these dims of element `flat` of a row-major tensor.
-    pub(crate) fn unflatten(&self, v: Value, mut flat: Ix, dims: &[Dim]) -> Result<Vec<Ix>, Refusal> {
+    pub(crate) fn unflatten(
+        &self,
+        v: Value,
+        mut flat: Ix,
+        dims: &[Dim],
+    ) -> Result<Vec<Ix>, Refusal> {
         let mut out = vec![];
         for (i, d) in dims.iter().enumerate().rev() {
             if i == 0 {
@@ -122,7 +157,9 @@ impl<'f> Body<'f> {
                     flat = q;
                 }
                 // A row alone: below it there is nothing to divide.
-                None if flat.as_row().is_some() && dims[..i].iter().all(|d| fixed(d) == Some(1)) => {
+                None if flat.as_row().is_some()
+                    && dims[..i].iter().all(|d| fixed(d) == Some(1)) =>
+                {
                     out.push(std::mem::take(&mut flat));
                 }
                 None => return Err(self.refuse(v, "rows are not outermost")),
@@ -199,13 +236,16 @@ impl<'f> Body<'f> {
                 same(0, at.collect())
             }
             Op::Repeat { axis, times } => {
-                let times = fixed(times).ok_or_else(|| self.refuse(v, "repeats a number of times known only when running"))?;
+                let times = fixed(times).ok_or_else(|| {
+                    self.refuse(v, "repeats a number of times known only when running")
+                })?;
                 let mut at = index.to_vec();
                 at[*axis as usize] = at[*axis as usize].split(times).0;
                 same(0, at)
             }
             Op::Slice { axis, start, .. } => {
-                let start = fixed(start).ok_or_else(|| self.refuse(v, "starts where it is known only when running"))?;
+                let start = fixed(start)
+                    .ok_or_else(|| self.refuse(v, "starts where it is known only when running"))?;
                 let mut at = index.to_vec();
                 at[*axis as usize] = at[*axis as usize].add(start);
                 same(0, at)
@@ -229,7 +269,8 @@ impl<'f> Body<'f> {
                 let axis = *axis as usize;
                 let (mut end, mut parts) = (0, vec![]);
                 for x in &node.operands {
-                    let size = fixed(&self.dims(*x)[axis]).ok_or_else(|| self.refuse(v, "joins rows"))?;
+                    let size =
+                        fixed(&self.dims(*x)[axis]).ok_or_else(|| self.refuse(v, "joins rows"))?;
                     let mut at = index.to_vec();
                     at[axis] = at[axis].add(-end);
                     let bounds = at[axis].bounds();
@@ -250,16 +291,14 @@ impl<'f> Body<'f> {
             }
             Op::CausalConv1d => {
                 let (w, taps) = self.weights(v, operand(1))?;
-                let taps = (0..taps).map(|j| {
-                    (j - taps + 1, (w, vec![index[1].clone(), Ix::constant(j)]))
-                });
+                let taps =
+                    (0..taps).map(|j| (j - taps + 1, (w, vec![index[1].clone(), Ix::constant(j)])));
                 Step::Stencil { x: operand(0), index: index.to_vec(), taps: taps.collect() }
             }
             Op::CausalConv1dInputGrad => {
                 let (w, taps) = self.weights(v, operand(1))?;
-                let taps = (0..taps).map(|m| {
-                    (m, (w, vec![index[1].clone(), Ix::constant(taps - 1 - m)]))
-                });
+                let taps =
+                    (0..taps).map(|m| (m, (w, vec![index[1].clone(), Ix::constant(taps - 1 - m)])));
                 Step::Stencil { x: operand(0), index: index.to_vec(), taps: taps.collect() }
             }
             Op::SegmentShift { by, fill } => {
@@ -271,7 +310,9 @@ impl<'f> Body<'f> {
             op if op.info().class == vlmc_ir::ops::Class::Elementwise => {
                 Step::Map(node.operands.iter().map(|x| (*x, index.to_vec())).collect())
             }
-            op => return Err(self.refuse(v, format!("`{}` is no part of a row program", op.name()))),
+            op => {
+                return Err(self.refuse(v, format!("`{}` is no part of a row program", op.name())));
+            }
         })
     }
 
@@ -281,7 +322,13 @@ impl<'f> Body<'f> {
     }
 
     /// The index of `of` at element `j` of the axes that a fold drops.
-    pub(crate) fn unfold(&self, of: Value, kept: &[Ix], axes: &[usize], j: Ix) -> Result<Vec<Ix>, Refusal> {
+    pub(crate) fn unfold(
+        &self,
+        of: Value,
+        kept: &[Ix],
+        axes: &[usize],
+        j: Ix,
+    ) -> Result<Vec<Ix>, Refusal> {
         let dims = self.dims(of);
         let dropped: Vec<Dim> = axes.iter().map(|a| dims[*a].clone()).collect();
         let inner = self.unflatten(of, j, &dropped)?;

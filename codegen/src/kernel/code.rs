@@ -179,7 +179,13 @@ impl Code {
         regs
     }
 
-    pub(crate) fn documents(&mut self, base: Reg, cu: usize, padded: usize, count: Reg) -> (Reg, Reg) {
+    pub(crate) fn documents(
+        &mut self,
+        base: Reg,
+        cu: usize,
+        padded: usize,
+        count: Reg,
+    ) -> (Reg, Reg) {
         let (starts, valid) = (self.reg(Ty::I64, false), self.reg(Ty::I64, false));
         self.push(Inst::Documents { starts, valid, base, cu, padded, count });
         (starts, valid)
@@ -197,25 +203,19 @@ impl Code {
         self.push(Inst::Wait(groups));
     }
 
-    pub(crate) fn fetched(&mut self, dtype: vlmc_ir::ty::DType, count: usize, slot: Slot) -> Vec<Reg> {
+    pub(crate) fn fetched(
+        &mut self,
+        dtype: vlmc_ir::ty::DType,
+        count: usize,
+        slot: Slot,
+    ) -> Vec<Reg> {
         let regs: Vec<Reg> = (0..count).map(|_| self.reg(Ty::F32, true)).collect();
         self.push(Inst::Fetched(regs.clone(), dtype, slot));
         regs
     }
 
-    /// `for var in (lo..hi).step_by(step)`; the body gets the variable and the carried values, and
-    /// gives those of the next round.
-    pub(crate) fn for_<E>(
-        &mut self,
-        (lo, hi, step): (Reg, Reg, i64),
-        init: Vec<Reg>,
-        body: impl FnOnce(&mut Self, Reg, &[Reg]) -> Result<Vec<Reg>, E>,
-    ) -> Result<Vec<Reg>, E> {
-        let (var, carried) = self.open_for(&init);
-        let yields = body(self, var, &carried)?;
-        Ok(self.close_for((lo, hi, step), var, carried, init, yields))
-    }
-
+    /// Opens `for var in (lo..hi).step_by(step)`: its variable, and what it carries from round to
+    /// round.
     pub(crate) fn open_for(&mut self, init: &[Reg]) -> (Reg, Vec<Reg>) {
         let var = self.reg(Ty::I32, false);
         let carried = init.iter().map(|r| self.reg(self.kind(*r).ty, self.varies(*r))).collect();
@@ -223,6 +223,7 @@ impl Code {
         (var, carried)
     }
 
+    /// Closes it with the values of the next round; what it carries after the last is returned.
     pub(crate) fn close_for(
         &mut self,
         (lo, hi, step): (Reg, Reg, i64),
@@ -239,7 +240,17 @@ impl Code {
         let body = self.end();
         let results: Vec<Reg> =
             init.iter().map(|r| self.reg(self.kind(*r).ty, self.varies(*r))).collect();
-        self.push(Inst::For { results: results.clone(), var, lo, hi, step, carried, init, body, yields });
+        self.push(Inst::For {
+            results: results.clone(),
+            var,
+            lo,
+            hi,
+            step,
+            carried,
+            init,
+            body,
+            yields,
+        });
         results
     }
 

@@ -1,23 +1,21 @@
 //! Kernel IR as a `gpu.module`: a lane is a thread.
 //!
 //! Special functions are the device's own approximations, by inline assembly without side effects,
-//! so that they schedule freely; `facts` on their accuracy are in docs/kernels.md.
+//! so that they schedule freely.
 
-use super::ir::{Binary, Cmp, Fold, Inst, Kind, Launch, Number, Place, Reg, Slot, Special, Ty, Unary};
+use super::ir::{Binary, Cmp, Inst, Kind, Launch, Number, Place, Reg, Special, Ty, Unary};
 use super::text::{Text, bits};
 use rustc_hash::FxHashMap;
 use std::f64::consts::LN_2;
 use vlmc_ir::ty::DType;
 
-/// Bytes of shared memory that exchanges between warps may use at once.
-const EXCHANGE: usize = 32 * 1024;
-
-struct Printer<'l> {
-    l: &'l Launch,
-    t: Text,
+pub(crate) struct Printer<'l> {
+    pub(crate) l: &'l Launch,
+    pub(crate) t: Text,
     names: FxHashMap<Reg, String>,
-    shared: usize,
-    ring: usize,
+    /// Bytes of shared memory, the ring first.
+    pub(crate) shared: usize,
+    pub(crate) ring: usize,
 }
 
 /// A module of these functions.
@@ -28,7 +26,9 @@ pub(crate) fn module(name: &str, functions: &[String], shared: bool) -> String {
         ""
     };
     let functions = functions.concat();
-    format!("module attributes {{gpu.container_module}} {{\ngpu.module @{name} {{\n{shared}{functions}}}\n}}\n")
+    format!(
+        "module attributes {{gpu.container_module}} {{\ngpu.module @{name} {{\n{shared}{functions}}}\n}}\n"
+    )
 }
 
 /// The function's text, and the bytes of dynamic shared memory of a block.
@@ -63,23 +63,23 @@ fn ty(t: Ty) -> &'static str {
 }
 
 impl Printer<'_> {
-    fn kind(&self, r: Reg) -> Kind {
+    pub(crate) fn kind(&self, r: Reg) -> Kind {
         self.l.kinds[r.0 as usize]
     }
 
-    fn ty(&self, r: Reg) -> &'static str {
+    pub(crate) fn ty(&self, r: Reg) -> &'static str {
         ty(self.kind(r).ty)
     }
 
-    fn name(&self, r: Reg) -> String {
+    pub(crate) fn name(&self, r: Reg) -> String {
         self.names.get(&r).cloned().unwrap_or_else(|| format!("%r{}", r.0))
     }
 
-    fn set(&mut self, r: Reg, name: String) {
+    pub(crate) fn set(&mut self, r: Reg, name: String) {
         self.names.insert(r, name);
     }
 
-    fn i32(&mut self, v: i64) -> String {
+    pub(crate) fn i32(&mut self, v: i64) -> String {
         self.t.op(format!("arith.constant {v} : i32"))
     }
 
@@ -87,7 +87,7 @@ impl Printer<'_> {
         self.t.op(format!("arith.constant {} : f32", bits(v)))
     }
 
-    fn f(&mut self, op: &str, a: &str, b: &str) -> String {
+    pub(crate) fn f(&mut self, op: &str, a: &str, b: &str) -> String {
         self.t.binary(op, a, b, "f32")
     }
 
@@ -97,7 +97,9 @@ impl Printer<'_> {
 
     /// Assembly of one operand and one result, without side effects.
     fn asm(&mut self, op: &str, a: &str) -> String {
-        self.t.op(format!("llvm.inline_asm asm_dialect = att \"{op} $0, $1;\", \"=f,f\" {a} : (f32) -> f32"))
+        self.t.op(format!(
+            "llvm.inline_asm asm_dialect = att \"{op} $0, $1;\", \"=f,f\" {a} : (f32) -> f32"
+        ))
     }
 
     fn block(&mut self, insts: &[Inst]) {
@@ -111,7 +113,9 @@ impl Printer<'_> {
                 let text = match (n, self.kind(*r).ty) {
                     (Number::Float(x), Ty::F32) => bits(*x),
                     (Number::Float(x), _) => format!("{}", *x as i64),
-                    (Number::Whole(x), Ty::Bool) => (if *x != 0 { "true" } else { "false" }).to_string(),
+                    (Number::Whole(x), Ty::Bool) => {
+                        (if *x != 0 { "true" } else { "false" }).to_string()
+                    }
                     (Number::Whole(x), _) => x.to_string(),
                 };
                 let suffix = if t == "i1" { String::new() } else { format!(" : {t}") };
@@ -174,8 +178,11 @@ impl Printer<'_> {
             Inst::For { results, var, lo, hi, step, carried, init, body, yields } => {
                 let step = self.i32(*step);
                 let (lo, hi) = (self.name(*lo), self.name(*hi));
-                let pairs: Vec<String> =
-                    carried.iter().zip(init).map(|(c, i)| format!("{} = {}", self.name(*c), self.name(*i))).collect();
+                let pairs: Vec<String> = carried
+                    .iter()
+                    .zip(init)
+                    .map(|(c, i)| format!("{} = {}", self.name(*c), self.name(*i)))
+                    .collect();
                 let types: Vec<&str> = init.iter().map(|r| self.ty(*r)).collect();
                 let v = self.name(*var);
                 if init.is_empty() {
@@ -206,7 +213,11 @@ impl Printer<'_> {
                 if results.is_empty() {
                     self.t.line(format!("scf.if {c} {{"));
                 } else {
-                    self.t.line(format!("{out}:{} = scf.if {c} -> ({}) {{", results.len(), types.join(", ")));
+                    self.t.line(format!(
+                        "{out}:{} = scf.if {c} -> ({}) {{",
+                        results.len(),
+                        types.join(", ")
+                    ));
                 }
                 self.block(then);
                 self.yields(yields, &types);
@@ -230,7 +241,7 @@ impl Printer<'_> {
         }
     }
 
-    fn thread(&mut self) -> String {
+    pub(crate) fn thread(&mut self) -> String {
         self.t.op("nvvm.read.ptx.sreg.tid.x : i32")
     }
 
@@ -306,7 +317,7 @@ impl Printer<'_> {
         self.t.op(format!("arith.bitcast {w} : i32 to f32"))
     }
 
-    fn binary(&mut self, op: Binary, a: &str, b: &str, t: Ty) -> String {
+    pub(crate) fn binary(&mut self, op: Binary, a: &str, b: &str, t: Ty) -> String {
         let float = t == Ty::F32;
         let name = match (op, float) {
             (Binary::Add, true) => "arith.addf",
@@ -326,18 +337,19 @@ impl Printer<'_> {
             (Binary::Min, _) => "arith.minsi",
             (Binary::And, _) => "arith.andi",
             (Binary::Or, _) => "arith.ori",
-            (Binary::Shl, _) => "arith.shli",
             (Binary::Shr, _) => "arith.shrui",
             (Binary::Quotient, _) => "arith.divui",
             (Binary::Remainder, _) => "arith.remui",
-            (Binary::Div | Binary::Rem, _) => return floor(&mut self.t, op, a, b, (ty(t), "i1"), &|v| v.to_string()),
+            (Binary::Div | Binary::Rem, _) => {
+                return floor(&mut self.t, op, a, b, (ty(t), "i1"), &|v| v.to_string());
+            }
         };
         self.t.binary(name, a, b, ty(t))
     }
 
     // ---- memory --------------------------------------------------------------------------------
 
-    fn address(&mut self, p: &Place) -> String {
+    pub(crate) fn address(&mut self, p: &Place) -> String {
         let size = p.dtype.bytes();
         let mut at = format!("%b{}", p.buffer);
         // The part of the lane first: it is the same for all rows.
@@ -352,18 +364,22 @@ impl Printer<'_> {
         }
         if p.constant != 0 {
             let k = p.constant * size as i64;
-            at = self.t.op(format!("llvm.getelementptr {at}[{k}] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8"));
+            at = self
+                .t
+                .op(format!("llvm.getelementptr {at}[{k}] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8"));
         }
         at
     }
 
-    fn offset(&mut self, at: &str, by: &str, size: u64) -> String {
+    pub(crate) fn offset(&mut self, at: &str, by: &str, size: u64) -> String {
         let element = match size {
             1 => "i8",
             2 => "i16",
             _ => "i32",
         };
-        self.t.op(format!("llvm.getelementptr {at}[{by}] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, {element}"))
+        self.t.op(format!(
+            "llvm.getelementptr {at}[{by}] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, {element}"
+        ))
     }
 
     fn load(&mut self, regs: &[Reg], p: &Place) {
@@ -375,7 +391,9 @@ impl Printer<'_> {
     fn words(&mut self, regs: &[Reg], at: &str, space: u32, dtype: DType, align: u64) {
         let n = regs.len();
         let load = |t: &mut Text, ty: &str| {
-            t.op(format!("llvm.load {at} {{alignment = {align} : i64}} : !llvm.ptr<{space}> -> {ty}"))
+            t.op(format!(
+                "llvm.load {at} {{alignment = {align} : i64}} : !llvm.ptr<{space}> -> {ty}"
+            ))
         };
         match dtype {
             DType::Bf16 if n == 1 => {
@@ -385,9 +403,14 @@ impl Printer<'_> {
             }
             DType::Bf16 => {
                 let words = n / 2;
-                let v = load(&mut self.t, &if words == 1 { "i32".to_string() } else { format!("vector<{words}xi32>") });
+                let v = load(
+                    &mut self.t,
+                    &if words == 1 { "i32".to_string() } else { format!("vector<{words}xi32>") },
+                );
                 for w in 0..words {
-                    let word = if words == 1 { v.clone() } else {
+                    let word = if words == 1 {
+                        v.clone()
+                    } else {
                         self.t.op(format!("vector.extract {v}[{w}] : i32 from vector<{words}xi32>"))
                     };
                     let (s, m) = (self.i32(16), self.i32(-65536));
@@ -401,18 +424,28 @@ impl Printer<'_> {
             }
             DType::F32 | DType::I32 => {
                 let e = if dtype == DType::F32 { "f32" } else { "i32" };
-                let v = load(&mut self.t, &if n == 1 { e.to_string() } else { format!("vector<{n}x{e}>") });
+                let v = load(
+                    &mut self.t,
+                    &if n == 1 { e.to_string() } else { format!("vector<{n}x{e}>") },
+                );
                 for (i, r) in regs.iter().enumerate() {
-                    let name = if n == 1 { v.clone() } else {
+                    let name = if n == 1 {
+                        v.clone()
+                    } else {
                         self.t.op(format!("vector.extract {v}[{i}] : {e} from vector<{n}x{e}>"))
                     };
                     self.set(*r, name);
                 }
             }
             DType::Bool => {
-                let v = load(&mut self.t, &if n == 1 { "i8".to_string() } else { format!("vector<{n}xi8>") });
+                let v = load(
+                    &mut self.t,
+                    &if n == 1 { "i8".to_string() } else { format!("vector<{n}xi8>") },
+                );
                 for (i, r) in regs.iter().enumerate() {
-                    let b = if n == 1 { v.clone() } else {
+                    let b = if n == 1 {
+                        v.clone()
+                    } else {
                         self.t.op(format!("vector.extract {v}[{i}] : i8 from vector<{n}xi8>"))
                     };
                     let z = self.t.op("arith.constant 0 : i8");
@@ -440,220 +473,36 @@ impl Printer<'_> {
                 (vec![h], "i16")
             }
             DType::Bf16 => {
-                let pack = |t: &mut Text, c: &[String]| t.op(format!(
+                let pack = |t: &mut Text, c: &[String]| {
+                    t.op(format!(
                     "llvm.inline_asm asm_dialect = att \"cvt.rn.bf16x2.f32 $0, $1, $2;\", \"=r,f,f\" {}, {} : (f32, f32) -> i32",
                     c[1], c[0]
-                ));
+                ))
+                };
                 (names.chunks(2).map(|c| pack(&mut self.t, c)).collect(), "i32")
             }
             DType::F32 => (names, "f32"),
             DType::I32 => (names, "i32"),
-            DType::Bool => (names.iter().map(|b| self.t.op(format!("arith.extui {b} : i1 to i8"))).collect(), "i8"),
+            DType::Bool => (
+                names.iter().map(|b| self.t.op(format!("arith.extui {b} : i1 to i8"))).collect(),
+                "i8",
+            ),
         };
         let n = parts.len();
-        let (value, t) = if n == 1 { (parts[0].clone(), e.to_string()) } else {
+        let (value, t) = if n == 1 {
+            (parts[0].clone(), e.to_string())
+        } else {
             let t = format!("vector<{n}x{e}>");
             let v = self.t.op(format!("vector.from_elements {} : {t}", parts.join(", ")));
             (v, t)
         };
-        self.t.line(format!("llvm.store {value}, {at} {{alignment = {} : i64}} : {t}, !llvm.ptr<1>", p.align));
+        self.t.line(format!(
+            "llvm.store {value}, {at} {{alignment = {} : i64}} : {t}, !llvm.ptr<1>",
+            p.align
+        ));
         if mask.is_some() {
             self.t.line("}");
         }
-    }
-
-    // ---- exchange ------------------------------------------------------------------------------
-
-    fn combine(&mut self, fold: Fold, t: Ty, a: &str, b: &str) -> String {
-        let op = if fold == Fold::Max { Binary::Max } else { Binary::Add };
-        self.binary(op, a, b, t)
-    }
-
-    fn reduce(&mut self, results: &[Reg], fold: Fold, values: &[Reg]) {
-        let mut names: Vec<String> = values.iter().map(|r| self.name(*r)).collect();
-        let width = self.i32(32);
-        for off in [16, 8, 4, 2, 1] {
-            let off = self.i32(off);
-            for (n, r) in names.iter_mut().zip(values) {
-                let (v, ok, t) = (self.t.name(), self.t.name(), self.ty(*r));
-                self.t.line(format!("{v}, {ok} = gpu.shuffle xor {n}, {off}, {width} : {t}"));
-                *n = self.combine(fold, self.kind(*r).ty, n, &v);
-            }
-        }
-        if self.l.warps > 1 {
-            let thread = self.thread();
-            let team = self.i32((32 * self.l.warps) as i64);
-            let lane = self.t.op(format!("arith.remui {thread}, {team} : i32"));
-            let team = self.t.op(format!("arith.divui {thread}, {team} : i32"));
-            let (c32, zero) = (self.i32(32), self.i32(0));
-            let warp = self.t.op(format!("arith.divui {lane}, {c32} : i32"));
-            let in_warp = self.t.op(format!("arith.remui {lane}, {c32} : i32"));
-            let first = self.t.op(format!("arith.cmpi eq, {in_warp}, {zero} : i32"));
-            let (warps, n) = (self.l.warps, names.len());
-            self.need(self.l.teams * warps * n * 4);
-            let per = self.i32((warps * n * 4) as i64);
-            let base = self.t.op(format!("arith.muli {team}, {per} : i32"));
-            let four = self.i32(4 * n as i64);
-            let mine = self.t.op(format!("arith.muli {warp}, {four} : i32"));
-            let mine = self.t.op(format!("arith.addi {base}, {mine} : i32"));
-            self.t.line("gpu.barrier");
-            self.t.line(format!("scf.if {first} {{"));
-            for (i, (v, r)) in names.iter().zip(values).enumerate() {
-                let at = self.shared_at(&mine, 4 * i);
-                let t = self.ty(*r);
-                self.t.line(format!("llvm.store {v}, {at} {{alignment = 4 : i64}} : {t}, !llvm.ptr<3>"));
-            }
-            self.t.line("}");
-            self.t.line("gpu.barrier");
-            for (i, (name, r)) in names.iter_mut().zip(values).enumerate() {
-                let (t, kind) = (self.ty(*r), self.kind(*r).ty);
-                let mut sum: Option<String> = None;
-                for w in 0..warps {
-                    let at = self.shared_at(&base, 4 * (w * n + i));
-                    let v = self.t.op(format!("llvm.load {at} {{alignment = 4 : i64}} : !llvm.ptr<3> -> {t}"));
-                    sum = Some(match sum {
-                        Some(s) => self.combine(fold, kind, &s, &v),
-                        None => v,
-                    });
-                }
-                if let Some(s) = sum {
-                    *name = s;
-                }
-            }
-        }
-        for (r, n) in results.iter().zip(names) {
-            self.set(*r, n);
-        }
-    }
-
-    fn need(&mut self, bytes: usize) {
-        self.shared = self.shared.max(self.ring + bytes);
-    }
-
-    /// An address in the exchange area: `base` bytes and a constant.
-    fn shared_at(&mut self, base: &str, k: usize) -> String {
-        let sm = self.t.op("llvm.mlir.addressof @smem : !llvm.ptr<3>");
-        let wide = self.t.op(format!("arith.extui {base} : i32 to i64"));
-        let at = self.t.op(format!("llvm.getelementptr {sm}[{wide}] : (!llvm.ptr<3>, i64) -> !llvm.ptr<3>, i8"));
-        let k = k + self.ring;
-        self.t.op(format!("llvm.getelementptr {at}[{k}] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8"))
-    }
-
-    fn teams(&mut self, results: &[Reg], values: &[Reg]) {
-        let threads = self.l.lanes * self.l.warps * self.l.teams;
-        let lanes = self.l.lanes * self.l.warps;
-        let batch = (EXCHANGE / (4 * threads)).max(1);
-        let thread = self.thread();
-        let (four, count) = (self.i32(4), self.i32(lanes as i64));
-        let mine = self.t.op(format!("arith.muli {thread}, {four} : i32"));
-        let lane = self.t.op(format!("arith.remui {thread}, {count} : i32"));
-        let lane = self.t.op(format!("arith.muli {lane}, {four} : i32"));
-        for (results, values) in results.chunks(batch).zip(values.chunks(batch)) {
-            self.need(values.len() * threads * 4);
-            self.t.line("gpu.barrier");
-            for (i, r) in values.iter().enumerate() {
-                let (v, at) = (self.name(*r), self.shared_at(&mine, 4 * i * threads));
-                self.t.line(format!("llvm.store {v}, {at} {{alignment = 4 : i64}} : f32, !llvm.ptr<3>"));
-            }
-            self.t.line("gpu.barrier");
-            for (i, r) in results.iter().enumerate() {
-                let mut sum: Option<String> = None;
-                for team in 0..self.l.teams {
-                    let at = self.shared_at(&lane, 4 * (i * threads + team * lanes));
-                    let v = self.t.op(format!("llvm.load {at} {{alignment = 4 : i64}} : !llvm.ptr<3> -> f32"));
-                    sum = Some(match sum {
-                        Some(s) => self.f("arith.addf", &s, &v),
-                        None => v,
-                    });
-                }
-                if let Some(s) = sum {
-                    self.set(*r, s);
-                }
-            }
-        }
-    }
-
-    /// Each lane looks at every 32nd document; the lanes' bits are joined.
-    fn documents(&mut self, out: (Reg, Reg), base: Reg, (cu, padded): (usize, usize), count: Reg) {
-        let (base, count) = (self.name(base), self.name(count));
-        let (zero, one, step) = (self.i32(0), self.i32(1), self.i32(32));
-        let last = self.t.op(format!("arith.subi {count}, {one} : i32"));
-        let top = self.t.op(format!("arith.subi {last}, {one} : i32"));
-        let thread = self.thread();
-        let lane = self.t.op(format!("arith.remui {thread}, {step} : i32"));
-        let none = self.t.op("arith.constant 0 : i64");
-        let r = self.t.name();
-        let (i, a, b) = (self.t.name(), self.t.name(), self.t.name());
-        self.t.line(format!("{r}:2 = scf.for {i} = {zero} to {last} step {step} iter_args({a} = {none}, {b} = {none}) -> (i64, i64) : i32 {{"));
-        let d = self.t.op(format!("arith.addi {i}, {lane} : i32"));
-        let there = self.t.op(format!("arith.cmpi slt, {d}, {last} : i32"));
-        let d = self.t.op(format!("arith.minsi {d}, {top} : i32"));
-        let wide = self.t.op(format!("arith.extsi {d} : i32 to i64"));
-        let entry = |s: &mut Self, buffer: usize, next: bool| {
-            let mut at = s.offset(&format!("%b{buffer}"), &wide, 4);
-            if next {
-                at = s.t.op(format!("llvm.getelementptr {at}[4] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8"));
-            }
-            s.t.op(format!("llvm.load {at} {{alignment = 4 : i64}} : !llvm.ptr<1> -> i32"))
-        };
-        let start = entry(self, padded, false);
-        let (c0, c1) = (entry(self, cu, false), entry(self, cu, true));
-        let (starts, valid) = document_bits(&mut self.t, &there, &start, (&c0, &c1), &base);
-        let s = self.t.op(format!("arith.ori {a}, {starts} : i64"));
-        let v = self.t.op(format!("arith.ori {b}, {valid} : i64"));
-        self.t.line(format!("scf.yield {s}, {v} : i64, i64"));
-        self.t.line("}");
-        for (k, r_out) in [(0, out.0), (1, out.1)] {
-            let word = format!("{r}#{k}");
-            let lo = self.t.op(format!("arith.trunci {word} : i64 to i32"));
-            let by = self.t.op("arith.constant 32 : i64");
-            let hi = self.t.op(format!("arith.shrui {word}, {by} : i64"));
-            let hi = self.t.op(format!("arith.trunci {hi} : i64 to i32"));
-            let all = self.i32(-1);
-            let lo = self.t.op(format!("nvvm.redux.sync or {lo}, {all} : i32 -> i32"));
-            let hi = self.t.op(format!("nvvm.redux.sync or {hi}, {all} : i32 -> i32"));
-            let lo = self.t.op(format!("arith.extui {lo} : i32 to i64"));
-            let hi = self.t.op(format!("arith.extui {hi} : i32 to i64"));
-            let hi = self.t.op(format!("arith.shli {hi}, {by} : i64"));
-            let name = self.t.op(format!("arith.ori {lo}, {hi} : i64"));
-            self.set(r_out, name);
-        }
-    }
-
-    // ---- the ring ------------------------------------------------------------------------------
-
-    fn slot(&mut self, s: &Slot) -> String {
-        let threads = self.l.lanes * self.l.warps * self.l.teams;
-        let stage = self.name(s.stage);
-        let group = self.i32((s.group * threads) as i64);
-        let at = self.t.op(format!("arith.muli {stage}, {group} : i32"));
-        let thread = self.thread();
-        let bytes = self.i32(s.bytes as i64);
-        let mine = self.t.op(format!("arith.muli {thread}, {bytes} : i32"));
-        let at = self.t.op(format!("arith.addi {at}, {mine} : i32"));
-        let sm = self.t.op("llvm.mlir.addressof @smem : !llvm.ptr<3>");
-        let wide = self.t.op(format!("arith.extui {at} : i32 to i64"));
-        let at = self.t.op(format!("llvm.getelementptr {sm}[{wide}] : (!llvm.ptr<3>, i64) -> !llvm.ptr<3>, i8"));
-        self.t.op(format!("llvm.getelementptr {at}[{}] : (!llvm.ptr<3>) -> !llvm.ptr<3>, i8", s.before * threads))
-    }
-
-    fn fetch(&mut self, p: &Place, ok: Option<Reg>, s: &Slot) {
-        let from = self.address(p);
-        let to = self.slot(s);
-        let to = self.t.op(format!("llvm.ptrtoint {to} : !llvm.ptr<3> to i32"));
-        let size = self.i32(s.bytes as i64);
-        let size = match ok {
-            Some(c) => {
-                let (c, z) = (self.name(c), self.i32(0));
-                self.t.op(format!("arith.select {c}, {size}, {z} : i32"))
-            }
-            None => size,
-        };
-        let cache = if s.bytes == 16 { "cg" } else { "ca" };
-        self.t.line(format!(
-            "llvm.inline_asm has_side_effects asm_dialect = att \"cp.async.{cache}.shared.global [$0], [$1], {}, $2;\", \"r,l,r,~{{memory}}\" {to}, {from}, {size} : (i32, !llvm.ptr<1>, i32) -> ()",
-            s.bytes
-        ));
     }
 }
 
@@ -667,7 +516,10 @@ pub(crate) fn floor(
     (ty, mask): (&str, &str),
     all: &dyn Fn(i64) -> String,
 ) -> String {
-    let (zero, one) = (t.op(format!("arith.constant {} : {ty}", all(0))), t.op(format!("arith.constant {} : {ty}", all(1))));
+    let (zero, one) = (
+        t.op(format!("arith.constant {} : {ty}", all(0))),
+        t.op(format!("arith.constant {} : {ty}", all(1))),
+    );
     let choose = |t: &mut Text, c: &str, a: &str, b: &str| {
         let types = if mask == "i1" { ty.to_string() } else { format!("{mask}, {ty}") };
         t.op(format!("arith.select {c}, {a}, {b} : {types}"))
@@ -691,7 +543,13 @@ pub(crate) fn floor(
 }
 
 /// The bits of one document among the 64 rows from `base` on: where it starts, and its valid rows.
-pub(crate) fn document_bits(t: &mut Text, there: &str, start: &str, (c0, c1): (&str, &str), base: &str) -> (String, String) {
+pub(crate) fn document_bits(
+    t: &mut Text,
+    there: &str,
+    start: &str,
+    (c0, c1): (&str, &str),
+    base: &str,
+) -> (String, String) {
     let c = |t: &mut Text, v: i64, ty: &str| t.op(format!("arith.constant {v} : {ty}"));
     let (zero, sixty_four) = (c(t, 0, "i32"), c(t, 64, "i32"));
     let (none, one, all) = (c(t, 0, "i64"), c(t, 1, "i64"), c(t, -1, "i64"));

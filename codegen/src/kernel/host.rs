@@ -98,7 +98,9 @@ impl Printer<'_> {
                 let text = match (n, self.base(*r)) {
                     (Number::Float(x), Ty::F32) => bits(*x),
                     (Number::Float(x), _) => format!("{}", *x as i64),
-                    (Number::Whole(x), Ty::Bool) => (if *x != 0 { "true" } else { "false" }).to_string(),
+                    (Number::Whole(x), Ty::Bool) => {
+                        (if *x != 0 { "true" } else { "false" }).to_string()
+                    }
                     (Number::Whole(x), _) => x.to_string(),
                 };
                 let name = self.all(&text, scalar(self.base(*r)), false);
@@ -130,9 +132,11 @@ impl Printer<'_> {
             }
             Inst::Fma(r, a, b, c) => {
                 let v = self.varies(*r);
-                let (a, b, c) = (self.as_varying(*a, v), self.as_varying(*b, v), self.as_varying(*c, v));
+                let (a, b, c) =
+                    (self.as_varying(*a, v), self.as_varying(*b, v), self.as_varying(*c, v));
                 let t = self.ty(*r);
-                let name = self.t.op(format!("llvm.intr.fma({a}, {b}, {c}) : ({t}, {t}, {t}) -> {t}"));
+                let name =
+                    self.t.op(format!("llvm.intr.fma({a}, {b}, {c}) : ({t}, {t}, {t}) -> {t}"));
                 self.set(*r, name);
             }
             Inst::Compare(r, op, a, b) => {
@@ -202,8 +206,11 @@ impl Printer<'_> {
                     self.t.line("}");
                     return;
                 }
-                let pairs: Vec<String> =
-                    carried.iter().zip(init).map(|(c, i)| format!("{} = {}", self.name(*c), self.name(*i))).collect();
+                let pairs: Vec<String> = carried
+                    .iter()
+                    .zip(init)
+                    .map(|(c, i)| format!("{} = {}", self.name(*c), self.name(*i)))
+                    .collect();
                 let out = self.t.name();
                 self.t.line(format!(
                     "{out}:{} = scf.for {v} = {lo} to {hi} step {step} iter_args({}) -> ({}) : i32 {{",
@@ -226,7 +233,11 @@ impl Printer<'_> {
                 if results.is_empty() {
                     self.t.line(format!("scf.if {c} {{"));
                 } else {
-                    self.t.line(format!("{out}:{} = scf.if {c} -> ({}) {{", results.len(), types.join(", ")));
+                    self.t.line(format!(
+                        "{out}:{} = scf.if {c} -> ({}) {{",
+                        results.len(),
+                        types.join(", ")
+                    ));
                 }
                 self.block(then);
                 self.yields(results, yields, &types);
@@ -269,7 +280,8 @@ impl Printer<'_> {
             Unary::Log => self.t.op(format!("math.log {a} : {t}")),
             Unary::Sqrt => self.t.op(format!("math.sqrt {a} : {t}")),
             Unary::Rsqrt => {
-                let (one, s) = (self.all(&bits(1.0), "f32", v), self.t.op(format!("math.sqrt {a} : {t}")));
+                let (one, s) =
+                    (self.all(&bits(1.0), "f32", v), self.t.op(format!("math.sqrt {a} : {t}")));
                 self.t.op(format!("arith.divf {one}, {s} : {t}"))
             }
             Unary::Recip => {
@@ -324,12 +336,13 @@ impl Printer<'_> {
             (Binary::Min, _) => "arith.minsi",
             (Binary::And, _) => "arith.andi",
             (Binary::Or, _) => "arith.ori",
-            (Binary::Shl, _) => "arith.shli",
             (Binary::Shr, _) => "arith.shrui",
             (Binary::Quotient, _) => "arith.divui",
             (Binary::Remainder, _) => "arith.remui",
             (Binary::Div | Binary::Rem, _) => {
-                let all = |value: i64| if varying { format!("dense<{value}>") } else { value.to_string() };
+                let all = |value: i64| {
+                    if varying { format!("dense<{value}>") } else { value.to_string() }
+                };
                 let mask = if varying { self.vector("i1") } else { "i1".to_string() };
                 return floor(&mut self.t, op, a, b, (t, &mask), &all);
             }
@@ -355,22 +368,31 @@ impl Printer<'_> {
         let mut at = format!("%b{}", p.buffer);
         if let Some(u) = p.uniform {
             let u = self.name(u);
-            at = self.t.op(format!("llvm.getelementptr {at}[{u}] : (!llvm.ptr, i64) -> !llvm.ptr, {e}"));
+            at = self
+                .t
+                .op(format!("llvm.getelementptr {at}[{u}] : (!llvm.ptr, i64) -> !llvm.ptr, {e}"));
         }
         if p.constant != 0 {
-            at = self.t.op(format!("llvm.getelementptr {at}[{}] : (!llvm.ptr) -> !llvm.ptr, {e}", p.constant));
+            at = self.t.op(format!(
+                "llvm.getelementptr {at}[{}] : (!llvm.ptr) -> !llvm.ptr, {e}",
+                p.constant
+            ));
         }
         let Some(l) = p.lane else { return at };
         let name = self.name(l);
         if !self.varies(l) {
             let wide = self.t.op(format!("arith.extsi {name} : i32 to i64"));
-            return self.t.op(format!("llvm.getelementptr {at}[{wide}] : (!llvm.ptr, i64) -> !llvm.ptr, {e}"));
+            return self.t.op(format!(
+                "llvm.getelementptr {at}[{wide}] : (!llvm.ptr, i64) -> !llvm.ptr, {e}"
+            ));
         }
         let n = self.l.lanes;
         if each {
             let (from, to) = (self.vector("i32"), self.vector("i64"));
             let wide = self.t.op(format!("arith.extsi {name} : {from} to {to}"));
-            return self.t.op(format!("llvm.getelementptr {at}[{wide}] : (!llvm.ptr, {to}) -> vector<{n}x!llvm.ptr>, {e}"));
+            return self.t.op(format!(
+                "llvm.getelementptr {at}[{wide}] : (!llvm.ptr, {to}) -> vector<{n}x!llvm.ptr>, {e}"
+            ));
         }
         let from = self.vector("i32");
         let first = self.t.op(format!("vector.extract {name}[0] : i32 from {from}"));
@@ -423,7 +445,8 @@ impl Printer<'_> {
         let t = |s: &Self, e: &str| if v { s.vector(e) } else { e.to_string() };
         let (i16, i32, f32) = (t(self, "i16"), t(self, "i32"), t(self, "f32"));
         let w = self.t.op(format!("arith.bitcast {a} : {f32} to {i32}"));
-        let (by, one, half) = (self.all("16", "i32", v), self.all("1", "i32", v), self.all("32767", "i32", v));
+        let (by, one, half) =
+            (self.all("16", "i32", v), self.all("1", "i32", v), self.all("32767", "i32", v));
         let odd = self.t.op(format!("arith.shrui {w}, {by} : {i32}"));
         let odd = self.t.op(format!("arith.andi {odd}, {one} : {i32}"));
         let up = self.t.op(format!("arith.addi {w}, {half} : {i32}"));
@@ -444,26 +467,35 @@ impl Printer<'_> {
         if self.varies(r) && !spread {
             // One place: the first lane's element.
             let t = self.ty(r);
-            value = self.t.op(format!("vector.extract {value}[0] : {} from {t}", scalar(self.base(r))));
+            value =
+                self.t.op(format!("vector.extract {value}[0] : {} from {t}", scalar(self.base(r))));
         }
         value = match p.dtype {
             DType::Bf16 => self.halves(&value, spread),
             DType::Bool => {
-                let (from, to) = if spread { (self.vector("i1"), self.vector("i8")) } else { ("i1".into(), "i8".into()) };
+                let (from, to) = if spread {
+                    (self.vector("i1"), self.vector("i8"))
+                } else {
+                    ("i1".into(), "i8".into())
+                };
                 self.t.op(format!("arith.extui {value} : {from} to {to}"))
             }
             _ => value,
         };
         if !spread {
             let at = self.address(p, false);
-            self.t.line(format!("llvm.store {value}, {at} {{alignment = {size} : i64}} : {e}, !llvm.ptr"));
+            self.t.line(format!(
+                "llvm.store {value}, {at} {{alignment = {size} : i64}} : {e}, !llvm.ptr"
+            ));
             return;
         }
         let (t, m, n) = (self.vector(e), self.vector("i1"), self.l.lanes);
         if p.dense {
             let at = self.address(p, false);
             match mask {
-                None => self.t.line(format!("llvm.store {value}, {at} {{alignment = {size} : i64}} : {t}, !llvm.ptr")),
+                None => self.t.line(format!(
+                    "llvm.store {value}, {at} {{alignment = {size} : i64}} : {t}, !llvm.ptr"
+                )),
                 Some(k) => {
                     let k = self.as_varying(k, true);
                     self.t.line(format!(
@@ -490,9 +522,12 @@ impl Printer<'_> {
         let mut n = self.l.lanes;
         while n > 1 {
             let (from, to) = (format!("vector<{n}x{e}>"), format!("vector<{}x{e}>", n / 2));
-            let list = |a: usize, b: usize| (a..b).map(|i| i.to_string()).collect::<Vec<_>>().join(", ");
-            let lo = self.t.op(format!("vector.shuffle {v}, {v} [{}] : {from}, {from}", list(0, n / 2)));
-            let hi = self.t.op(format!("vector.shuffle {v}, {v} [{}] : {from}, {from}", list(n / 2, n)));
+            let list =
+                |a: usize, b: usize| (a..b).map(|i| i.to_string()).collect::<Vec<_>>().join(", ");
+            let lo =
+                self.t.op(format!("vector.shuffle {v}, {v} [{}] : {from}, {from}", list(0, n / 2)));
+            let hi =
+                self.t.op(format!("vector.shuffle {v}, {v} [{}] : {from}, {from}", list(n / 2, n)));
             let op = if fold == Fold::Max { Binary::Max } else { Binary::Add };
             v = self.binary(op, &lo, &hi, base, &to, true);
             n /= 2;
@@ -511,8 +546,11 @@ impl Printer<'_> {
         self.t.line(format!("{r}:2 = scf.for {i} = {zero} to {last} step {one} iter_args({a} = {none}, {b} = {none}) -> (i64, i64) : i32 {{"));
         let wide = self.t.op(format!("arith.extsi {i} : i32 to i64"));
         let entry = |t: &mut Text, buffer: usize, next: usize| {
-            let at = t.op(format!("llvm.getelementptr %b{buffer}[{wide}] : (!llvm.ptr, i64) -> !llvm.ptr, i32"));
-            let at = t.op(format!("llvm.getelementptr {at}[{next}] : (!llvm.ptr) -> !llvm.ptr, i32"));
+            let at = t.op(format!(
+                "llvm.getelementptr %b{buffer}[{wide}] : (!llvm.ptr, i64) -> !llvm.ptr, i32"
+            ));
+            let at =
+                t.op(format!("llvm.getelementptr {at}[{next}] : (!llvm.ptr) -> !llvm.ptr, i32"));
             t.op(format!("llvm.load {at} {{alignment = 4 : i64}} : !llvm.ptr -> i32"))
         };
         let start = entry(&mut self.t, padded, 0);

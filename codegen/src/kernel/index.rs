@@ -14,10 +14,11 @@ pub(crate) enum Var {
     Row,
     /// The group of the row: below the number given.
     Group(i64),
-    /// First element of a lane within its chunk of a group: below the limit given.
-    Lane(i64),
-    /// The same in a chunk that not all lanes have elements of; by number.
-    Tail(i64, u32),
+    /// First element of a lane within its chunk of a group: below the first number, for lanes of the
+    /// second number of elements.
+    Lane(i64, i64),
+    /// The same in a chunk that not all lanes have elements of; by the third number.
+    Tail(i64, i64, u32),
     /// First element of a chunk within its group, where chunks are a loop: below the limit given.
     Chunk(i64),
     /// The variable of a loop over something else, below the limit given.
@@ -97,7 +98,11 @@ impl Ix {
         for (v, c) in &self.terms {
             let (a, b) = match v {
                 Var::Row | Var::Size(_) => return None,
-                Var::Group(n) | Var::Lane(n) | Var::Tail(n, _) | Var::Chunk(n) | Var::Loop(_, n) => (0, n - 1),
+                Var::Group(n)
+                | Var::Lane(n, _)
+                | Var::Tail(n, ..)
+                | Var::Chunk(n)
+                | Var::Loop(_, n) => (0, n - 1),
                 Var::Mod(_, n) => (0, n - 1),
                 Var::Div(x, n) => {
                     let (a, b) = x.bounds()?;
@@ -143,7 +148,7 @@ impl Ix {
 
     /// Whether it is different from lane to lane.
     pub(crate) fn varies(&self) -> bool {
-        self.any(&|v| matches!(v, Var::Lane(_) | Var::Tail(..)))
+        self.any(&|v| matches!(v, Var::Lane(..) | Var::Tail(..)))
     }
 
     /// Whether it is different from row to row.
@@ -154,6 +159,11 @@ impl Ix {
     /// Whether it is different from chunk to chunk of a loop.
     pub(crate) fn has_chunk(&self) -> bool {
         self.any(&|v| matches!(v, Var::Chunk(_)))
+    }
+
+    /// Whether it is different from group to group.
+    pub(crate) fn has_group(&self) -> bool {
+        self.any(&|v| matches!(v, Var::Group(_)))
     }
 
     /// `Some(k)` for row `Row + k`.
@@ -175,12 +185,21 @@ impl Ix {
         let mut stride = 0;
         for (v, c) in &self.terms {
             match v {
-                Var::Lane(_) | Var::Tail(..) => stride += c,
+                Var::Lane(..) | Var::Tail(..) => stride += c,
                 Var::Div(x, _) | Var::Mod(x, _) if x.varies() => return None,
                 _ => {}
             }
         }
         Some(stride)
+    }
+
+    /// Elements of a lane.
+    pub(crate) fn vector(&self) -> Option<i64> {
+        self.terms.iter().find_map(|(v, _)| match v {
+            Var::Lane(_, n) | Var::Tail(_, n, _) => Some(*n),
+            Var::Div(x, _) | Var::Mod(x, _) => x.vector(),
+            _ => None,
+        })
     }
 
     /// Whether neighbouring lanes may have the same element.
@@ -193,7 +212,7 @@ impl Ix {
         let mut d = self.k.abs();
         for (v, c) in &self.terms {
             let unit = match v {
-                Var::Lane(_) | Var::Tail(..) | Var::Chunk(_) => lane,
+                Var::Lane(..) | Var::Tail(..) | Var::Chunk(_) => lane,
                 _ => 1,
             };
             d = gcd(d, (c * unit).abs());
@@ -202,7 +221,7 @@ impl Ix {
     }
 }
 
-fn gcd(a: i64, b: i64) -> i64 {
+pub(crate) fn gcd(a: i64, b: i64) -> i64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
@@ -211,14 +230,14 @@ mod tests {
     use super::*;
 
     fn group_lane(width: i64) -> Ix {
-        Ix::var(Var::Group(16)).times(width).plus(&Ix::var(Var::Lane(width)))
+        Ix::var(Var::Group(16)).times(width).plus(&Ix::var(Var::Lane(width, 4)))
     }
 
     #[test]
     fn heads_come_apart() {
         let (head, lane) = group_lane(128).split(128);
         assert_eq!(head, Ix::var(Var::Group(16)));
-        assert_eq!(lane, Ix::var(Var::Lane(128)));
+        assert_eq!(lane, Ix::var(Var::Lane(128, 4)));
     }
 
     #[test]
@@ -227,15 +246,15 @@ mod tests {
         // Lanes reach the next head, so that quotients remain.
         assert!(matches!(&head.terms[..], [(Var::Group(16), 1), (Var::Div(..), 1)]));
         assert!(matches!(&lane.terms[..], [(Var::Mod(..), 1)]));
-        let half = Ix::var(Var::Group(16)).times(512).plus(&Ix::var(Var::Lane(256))).add(256);
+        let half = Ix::var(Var::Group(16)).times(512).plus(&Ix::var(Var::Lane(256, 4))).add(256);
         let (head, lane) = half.split(512);
         assert_eq!(head, Ix::var(Var::Group(16)));
-        assert_eq!(lane, Ix::var(Var::Lane(256)).add(256));
+        assert_eq!(lane, Ix::var(Var::Lane(256, 4)).add(256));
     }
 
     #[test]
     fn quotient_and_remainder_rejoin() {
-        let x = Ix::var(Var::Row).plus(&Ix::var(Var::Lane(7)));
+        let x = Ix::var(Var::Row).plus(&Ix::var(Var::Lane(7, 1)));
         let (q, r) = x.split(5);
         assert_eq!(q.times(5).plus(&r), x);
     }

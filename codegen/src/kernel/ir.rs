@@ -78,7 +78,6 @@ pub(crate) enum Binary {
     Min,
     And,
     Or,
-    Shl,
     Shr,
 }
 
@@ -146,7 +145,14 @@ pub(crate) enum Inst {
     /// Lane by lane over the teams of a block, in their order; every team gets the result.
     Teams(Vec<Reg>, Vec<Reg>),
     /// Starts of documents and valid rows of the 64 rows from `base` on, as bits.
-    Documents { starts: Reg, valid: Reg, base: Reg, cu: usize, padded: usize, count: Reg },
+    Documents {
+        starts: Reg,
+        valid: Reg,
+        base: Reg,
+        cu: usize,
+        padded: usize,
+        count: Reg,
+    },
     /// A copy of this lane's elements into a slot of its own on the chip; zeros where the condition
     /// does not hold.
     Fetch(Place, Option<Reg>, Slot),
@@ -156,8 +162,25 @@ pub(crate) enum Inst {
     Wait(usize),
     /// Reads a slot.
     Fetched(Vec<Reg>, DType, Slot),
-    For { results: Vec<Reg>, var: Reg, lo: Reg, hi: Reg, step: i64, carried: Vec<Reg>, init: Vec<Reg>, body: Vec<Inst>, yields: Vec<Reg> },
-    If { results: Vec<Reg>, condition: Reg, then: Vec<Inst>, yields: Vec<Reg>, otherwise: Vec<Inst>, other: Vec<Reg> },
+    For {
+        results: Vec<Reg>,
+        var: Reg,
+        lo: Reg,
+        hi: Reg,
+        step: i64,
+        carried: Vec<Reg>,
+        init: Vec<Reg>,
+        body: Vec<Inst>,
+        yields: Vec<Reg>,
+    },
+    If {
+        results: Vec<Reg>,
+        condition: Reg,
+        then: Vec<Inst>,
+        yields: Vec<Reg>,
+        otherwise: Vec<Inst>,
+        other: Vec<Reg>,
+    },
 }
 
 /// A lane's own place on the chip: byte `stage * group + offset` of the lane's part, where slots are

@@ -166,7 +166,8 @@ fn tanh(c: &mut Code, x: Reg) -> Reg {
     let minus = c.f32(-2.0);
     let far = c.fma(d, minus, one);
     let q = c.mul(x, x);
-    let p = horner(c, q, &[-1382.0 / 155_925.0, 62.0 / 2835.0, -17.0 / 315.0, 2.0 / 15.0, -1.0 / 3.0]);
+    let p =
+        horner(c, q, &[-1382.0 / 155_925.0, 62.0 / 2835.0, -17.0 / 315.0, 2.0 / 15.0, -1.0 / 3.0]);
     let cube = c.mul(q, x);
     let near = c.fma(p, cube, x);
     let limit = c.f32(0.09);
@@ -193,7 +194,10 @@ fn erf(c: &mut Code, x: Reg) -> Reg {
     let negative = c.compare(Cmp::Lt, x, zero);
     let far = c.select(negative, minus, far);
     let series: Vec<f64> =
-        [1.0 / 9360.0, -1.0 / 1320.0, 1.0 / 216.0, -1.0 / 42.0, 0.1, -1.0 / 3.0, 1.0].iter().map(|k| k * FRAC_2_SQRT_PI).collect();
+        [1.0 / 9360.0, -1.0 / 1320.0, 1.0 / 216.0, -1.0 / 42.0, 0.1, -1.0 / 3.0, 1.0]
+            .iter()
+            .map(|k| k * FRAC_2_SQRT_PI)
+            .collect();
     let p = horner(c, q, &series);
     let near = c.mul(p, x);
     let limit = c.f32(0.25);

@@ -7,15 +7,24 @@
 
 mod body;
 mod code;
+mod coordinates;
 mod emit;
+mod exchange;
+mod folds;
 mod gpu;
 mod host;
 mod index;
 mod ir;
 mod launch;
 mod math;
+mod memory;
+mod pieces;
 mod plan;
+mod ring;
+mod rows;
+mod store;
 mod text;
+mod trip;
 mod walk;
 
 pub use emit::Argument;
@@ -108,17 +117,27 @@ pub enum Machine {
 ///
 /// # Errors
 /// Says which op a row program cannot hold, and why.
-pub fn kernel(f: &Function, name: &str, machine: Machine, shape: &Shape) -> Result<Kernel, Refusal> {
+pub fn kernel(
+    f: &Function,
+    name: &str,
+    machine: Machine,
+    shape: &Shape,
+) -> Result<Kernel, Refusal> {
     let body = Body { f };
     let symbols = symbols(f);
     let (first, partials, second) = plan::plan(&body, shape)?;
     let stored = plan::stored(&body);
     let mut rows = Poly::constant(1);
     for s in &first.sections {
-        rows = more(&rows, &s.rows).ok_or_else(|| Refusal::new(format!("{} and {} rows", s.rows, rows)))?;
+        rows = more(&rows, &s.rows)
+            .ok_or_else(|| Refusal::new(format!("{} and {} rows", s.rows, rows)))?;
     }
-    let scratch = partials.iter().map(|p| Size { times: p.elements * 4, over: p.rows.clone(), per: p.per }).collect();
-    let mut kernel = Kernel { name: name.to_string(), symbols, scratch, launches: vec![], mlir: String::new() };
+    let scratch = partials
+        .iter()
+        .map(|p| Size { times: p.elements * 4, over: p.rows.clone(), per: p.per })
+        .collect();
+    let mut kernel =
+        Kernel { name: name.to_string(), symbols, scratch, launches: vec![], mlir: String::new() };
     let (mut functions, mut uses_shared) = (vec![], false);
     let one = Size { times: 1, over: Poly::constant(1), per: 1 };
     let stages = [(Some(&first), ""), (second.as_ref(), "_sum")];
@@ -128,7 +147,10 @@ pub fn kernel(f: &Function, name: &str, machine: Machine, shape: &Shape) -> Resu
             continue;
         }
         let symbol = format!("{name}{suffix}");
-        let out = launch::launch(&symbol, &body, plan, &partials, &kernel.symbols, &stored, shape.resident)?;
+        // The second launch has no rows to fetch, and as many threads as a block may have.
+        let own = Shape { resident: 0, stages: 0, ..*shape };
+        let own = if suffix.is_empty() { shape } else { &own };
+        let out = launch::launch(&symbol, &body, plan, &partials, &kernel.symbols, &stored, own)?;
         let y = if suffix.is_empty() {
             Size { times: 1, over: rows.clone(), per: out.rows }
         } else {

@@ -26,9 +26,17 @@ pub(crate) enum Way {
 /// Where the values of a piece go.
 #[derive(Clone, Debug)]
 pub(crate) enum To {
-    Output { output: usize, value: Value, path: Vec<Way> },
+    Output {
+        output: usize,
+        value: Value,
+        path: Vec<Way>,
+    },
     /// A sum over rows: `taps` accumulators an element.
-    Partial { node: Value, scratch: usize, taps: i64 },
+    Partial {
+        node: Value,
+        scratch: usize,
+        taps: i64,
+    },
 }
 
 /// Values that are stored alike.
@@ -87,8 +95,8 @@ pub struct Shape {
     pub held: i64,
     /// Warps of a block.
     pub block: i64,
-    /// Rows a team without and with accumulators.
-    pub strip: [i64; 2],
+    /// Rows a team: of plain sections, of those with windows, of those with accumulators.
+    pub strip: [i64; 3],
     /// Rows computed together.
     pub unroll: i64,
     /// Elements a lane at most.
@@ -97,15 +105,39 @@ pub struct Shape {
     pub stages: i64,
     /// Blocks on a multiprocessor at least, where there are accumulators.
     pub resident: i64,
+    /// Elements of a lane, over rows computed together, above which fewer rows are.
+    pub together: i64,
+    /// Whether rows in the middle of a document have code of their own, without masks.
+    pub split: bool,
 }
 
 impl Shape {
     /// A warp of 32 threads.
-    pub const GPU: Shape =
-        Shape { lanes: 32, held: 16, block: 4, strip: [8, 32], unroll: 4, vector: 8, stages: 0, resident: 0 };
+    pub const GPU: Shape = Shape {
+        lanes: 32,
+        held: 16,
+        block: 4,
+        strip: [4, 16, 32],
+        unroll: 4,
+        vector: 8,
+        stages: 3,
+        resident: 0,
+        together: 32,
+        split: true,
+    };
     /// One vector of 16 elements.
-    pub const HOST: Shape =
-        Shape { lanes: 16, held: 8, block: 1, strip: [32, 32], unroll: 1, vector: 1, stages: 0, resident: 0 };
+    pub const HOST: Shape = Shape {
+        lanes: 16,
+        held: 8,
+        block: 1,
+        strip: [32, 32, 32],
+        unroll: 1,
+        vector: 1,
+        stages: 0,
+        resident: 0,
+        together: 64,
+        split: false,
+    };
 }
 
 /// Whether a value is an input, seen some way: what two readers of it share is a load.
@@ -136,7 +168,12 @@ pub(crate) fn summed(body: &Body<'_>) -> Vec<bool> {
 }
 
 /// The pieces of an output that stands for `value` along `path`.
-fn peel(body: &Body<'_>, v: Value, path: &[Way], out: &mut Vec<(Value, Vec<Way>)>) -> Result<(), Refusal> {
+fn peel(
+    body: &Body<'_>,
+    v: Value,
+    path: &[Way],
+    out: &mut Vec<(Value, Vec<Way>)>,
+) -> Result<(), Refusal> {
     let node = body.f.node(v.node);
     match &node.op {
         Op::Concat { axis } if joins(body, v) => {
@@ -189,7 +226,10 @@ pub(crate) fn stored(body: &Body<'_>) -> FxHashSet<Value> {
 ///
 /// # Errors
 /// Says what a row program cannot hold.
-pub(crate) fn plan(body: &Body<'_>, shape: &Shape) -> Result<(Plan, Vec<Partial>, Option<Plan>), Refusal> {
+pub(crate) fn plan(
+    body: &Body<'_>,
+    shape: &Shape,
+) -> Result<(Plan, Vec<Partial>, Option<Plan>), Refusal> {
     let summed = summed(body);
     let (mut rows, mut sums, mut partials) = (vec![], vec![], vec![]);
     for (output, o) in body.f.outputs.iter().enumerate() {
@@ -312,12 +352,20 @@ fn lay_out(body: &Body<'_>, pieces: Vec<Piece>, shape: &Shape) -> Result<Plan, R
         }
         all.extend(alone.into_iter().map(|p| (vec![p], None, extents.clone())));
         for (pieces, groups, extents) in all {
-            let heavy = set.len() > 24 || !extents.is_empty() || set.iter().any(|v| is_stencil(body, *v));
-            sections.push((section(body, pieces, groups, &extents, heavy, shape), extents));
+            let heavy =
+                set.len() > 24 || !extents.is_empty() || set.iter().any(|v| is_stencil(body, *v));
+            let stencil = set.iter().any(|v| is_stencil(body, *v));
+            let weight = if heavy { Weight::Heavy { stencil } } else { Weight::Light };
+            sections.push((
+                section(body, pieces, groups, &extents, weight, shape),
+                extents,
+                set.len(),
+            ));
         }
     }
-    for (s, extents) in &mut sections {
-        let widest = s.pieces.iter().map(|p| p.width).chain(extents.iter().copied()).max().unwrap_or(1);
+    for (s, extents, _) in &mut sections {
+        let widest =
+            s.pieces.iter().map(|p| p.width).chain(extents.iter().copied()).max().unwrap_or(1);
         let span = s.vector * shape.lanes;
         let chunks = (widest + span - 1) / span;
         let fit = (shape.held / s.vector).max(1);
@@ -330,18 +378,35 @@ fn lay_out(body: &Body<'_>, pieces: Vec<Piece>, shape: &Shape) -> Result<Plan, R
     }
     out.warps = warps;
     out.teams = (shape.block / warps).max(1);
-    out.sections = sections.into_iter().map(|(s, _)| s).collect();
     // One grid: blocks have one number of rows.
-    let strip = out.sections.iter().map(|s| s.strip).max().unwrap_or(1);
-    for s in &mut out.sections {
+    let strip = sections.iter().map(|(s, ..)| s.strip).max().unwrap_or(1);
+    for (s, _, work) in &mut sections {
         s.strip = strip;
-        s.unroll = if s.looped { 1 } else { shape.unroll.min(strip) };
+        let span = s.vector * shape.lanes * out.warps;
+        let held = s.pieces.iter().map(|p| (p.width + span - 1) / span * s.vector).max();
+        // The more a body computes, the more of it is live for each element.
+        let held = held.unwrap_or(1).max(1);
+        let fit = shape.together / (held * (1 + *work as i64 / 16));
+        // So many registers are on their way from and to memory.
+        let fit = fit.min(shape.together * 3 / (held * streams(body, s)));
+        s.unroll = if s.looped { 1 } else { shape.unroll.min(strip).min(power(fit)) };
     }
+    out.sections = sections.into_iter().map(|(s, ..)| s).collect();
     Ok(out)
 }
 
+/// How much a section computes.
+#[derive(Clone, Copy)]
+enum Weight {
+    Light,
+    Heavy { stencil: bool },
+}
+
 fn is_stencil(body: &Body<'_>, v: Value) -> bool {
-    matches!(body.op(v), Op::CausalConv1d | Op::CausalConv1dInputGrad | Op::CausalConv1dWeightGrad { .. })
+    matches!(
+        body.op(v),
+        Op::CausalConv1d | Op::CausalConv1dInputGrad | Op::CausalConv1dWeightGrad { .. }
+    )
 }
 
 fn rows_of(body: &Body<'_>, p: &Piece) -> Poly {
@@ -356,7 +421,7 @@ fn section(
     mut pieces: Vec<Piece>,
     groups: Option<i64>,
     extents: &[i64],
-    heavy: bool,
+    weight: Weight,
     shape: &Shape,
 ) -> Section {
     let widths: Vec<i64> = match groups {
@@ -364,7 +429,12 @@ fn section(
         None => pieces.iter().map(|p| p.total).chain(extents.iter().copied()).collect(),
     };
     let widest = widths.iter().copied().max().unwrap_or(1);
-    let most = if heavy { 4.max(widest.min(256) / shape.lanes) } else { 8 };
+    // Windows of rows are held for each element; a row of lanes that is reduced should fit a warp.
+    let most = match weight {
+        Weight::Light => 8,
+        Weight::Heavy { stencil: true } => 4,
+        Weight::Heavy { stencil: false } => 4.max(widest.min(256) / shape.lanes),
+    };
     let mut vector = shape.vector.min(most);
     let wide = || widths.iter().filter(|w| **w > 1);
     while vector > 1 && (wide().any(|w| w % vector != 0) || widest < vector * shape.lanes / 2) {
@@ -382,19 +452,44 @@ fn section(
     }
     let sums = pieces.iter().any(|p| matches!(p.to, To::Partial { .. }));
     let rows = pieces.first().map_or(Poly::constant(1), |p| rows_of(body, p));
-    let strip = if rows.is(1) { 1 } else { shape.strip[usize::from(sums)] };
+    let windows = matches!(weight, Weight::Heavy { stencil: true });
+    let strip = match (rows.is(1), sums, windows) {
+        (true, ..) => 1,
+        (_, true, _) => shape.strip[2],
+        (_, _, true) => shape.strip[1],
+        _ => shape.strip[0],
+    };
     Section { rows, groups, pieces, vector, strip, unroll: shape.unroll.min(strip), looped: false }
 }
 
 /// Sums of partial sums and what is made of them: no rows; the teams share the strips.
 fn second(body: &Body<'_>, pieces: Vec<Piece>, shape: &Shape) -> Plan {
     let sections = pieces.into_iter().map(|p| {
-        let mut s = section(body, vec![p], None, &[], true, shape);
+        let mut s = section(body, vec![p], None, &[], Weight::Heavy { stencil: true }, shape);
         (s.strip, s.unroll) = (1, 1);
         s
     });
     let sections = sections.collect();
-    Plan { lanes: shape.lanes, warps: 1, teams: (shape.block * 2).min(if shape.lanes == 32 { 8 } else { 1 }), sections }
+    Plan { lanes: shape.lanes, warps: 1, teams: if shape.lanes == 32 { 32 } else { 1 }, sections }
+}
+
+/// Tensors with rows that a section loads, and pieces that it stores.
+fn streams(body: &Body<'_>, s: &Section) -> i64 {
+    let mut open: Vec<Value> = s.pieces.iter().map(|p| p.value).collect();
+    let (mut seen, mut inputs) = (FxHashSet::default(), 0);
+    while let Some(v) = open.pop() {
+        if !body.has_rows(v) || !seen.insert(v) {
+            continue;
+        }
+        inputs += i64::from(matches!(body.op(v), Op::Input { .. }) && body.dtype(v) != DType::I32);
+        open.extend(&body.f.node(v.node).operands);
+    }
+    inputs + s.pieces.len() as i64
+}
+
+/// The largest power of two that is not above a number; at least 1.
+fn power(n: i64) -> i64 {
+    if n < 2 { 1 } else { 1 << (63 - n.leading_zeros()) }
 }
 
 /// The index of an element of the output that a piece's element is.

@@ -31,7 +31,11 @@ impl Text {
 
     /// `a op b` of a type.
     pub(crate) fn binary(&mut self, op: &str, a: &str, b: &str, ty: &str) -> String {
-        let fast = if ["arith.addf", "arith.subf", "arith.mulf"].contains(&op) { " fastmath<contract>" } else { "" };
+        let fast = if ["arith.addf", "arith.subf", "arith.mulf"].contains(&op) {
+            " fastmath<contract>"
+        } else {
+            ""
+        };
         self.op(format!("{op} {a}, {b}{fast} : {ty}"))
     }
 }

@@ -12,10 +12,12 @@ use vlmc_ir::ops::Op;
 /// A value in a window: its index with the rows counted from `Row`.
 pub(crate) type Line = (Value, Vec<Ix>);
 
+/// Windows, and the first and last row of each.
+pub(crate) type Windows = Vec<(Line, (i64, i64))>;
+
 /// What was found.
 #[derive(Default)]
 pub(crate) struct Walk {
-    seen: FxHashSet<Key>,
     /// Reductions of lanes: those that others need come first.
     pub(crate) folds: Vec<(Value, Vec<Ix>, usize)>,
     /// How deep the reductions below each element are.
@@ -30,6 +32,9 @@ pub(crate) struct Walk {
     pub(crate) reach: Option<(i64, i64)>,
     /// Boundary inputs of documents.
     pub(crate) documents: Option<(Value, Value)>,
+    /// Below a choice by index: what is not chosen may not be there, and is loaded with care, where
+    /// it is asked for.
+    guarded: usize,
 }
 
 /// The line of an element, and its row.
@@ -71,19 +76,29 @@ impl Emitter<'_, '_> {
             return Ok(0);
         }
         if !self.body.has_rows(v) && !index.iter().any(|i| i.has_row() || i.has_chunk()) {
-            out.seen.insert(key.clone());
-            out.depth.insert(key.clone(), 0);
-            out.fixed.push(key);
+            if out.guarded == 0 {
+                out.depth.insert(key.clone(), 0);
+                out.fixed.push(key);
+            }
             return Ok(0);
         }
         let mut depth = 0;
         match self.body.step(v, index)? {
-            Step::Same(at) | Step::Within { then: at, .. } => depth = self.walk((at.0, &at.1), carried, out)?,
+            Step::Same(at) => depth = self.walk((at.0, &at.1), carried, out)?,
+            Step::Within { then: at, .. } => {
+                out.guarded += 1;
+                depth = self.walk((at.0, &at.1), carried, out)?;
+                out.guarded -= 1;
+            }
             Step::Map(ats) => depth = self.walk_all(&ats, carried, out)?,
             Step::Parts { parts, .. } => {
                 let ats: Vec<At> = parts.into_iter().map(|(_, at)| at).collect();
+                out.guarded += 1;
                 depth = self.walk_all(&ats, carried, out)?;
+                out.guarded -= 1;
             }
+            // Known as walked only where it is loaded: it may be asked for without a guard, too.
+            Step::Input { .. } if out.guarded > 0 => return Ok(0),
             Step::Input { .. } => out.loads.push(key.clone()),
             Step::Fold { of, kept, axes } => {
                 if kept.iter().any(Ix::varies) {
@@ -96,7 +111,12 @@ impl Emitter<'_, '_> {
                     for at in self.fold_elements(of, &kept, &axes)? {
                         depth = depth.max(self.walk((of, &at), carried, out)?);
                     }
-                    out.folds.push((v, index.to_vec(), depth));
+                    if out.guarded > 0 && kept.iter().any(Ix::has_group) {
+                        return Err(self.body.refuse(v, "a reduction below a choice by index"));
+                    }
+                    if !out.folds.iter().any(|f| f.0 == v && f.1 == index) {
+                        out.folds.push((v, index.to_vec(), depth));
+                    }
                     depth += 1;
                 }
             }
@@ -130,7 +150,9 @@ impl Emitter<'_, '_> {
             }
             Step::Constant(_) | Step::Index(_) | Step::RowSum => {}
         }
-        out.depth.insert(key, depth);
+        if out.guarded == 0 {
+            out.depth.insert(key, depth);
+        }
         Ok(depth)
     }
 
@@ -150,7 +172,12 @@ impl Emitter<'_, '_> {
         self.walk((v, index), carried, out)
     }
 
-    fn walk_all(&mut self, ats: &[At], carried: &FxHashSet<Key>, out: &mut Walk) -> Result<usize, Refusal> {
+    fn walk_all(
+        &mut self,
+        ats: &[At],
+        carried: &FxHashSet<Key>,
+        out: &mut Walk,
+    ) -> Result<usize, Refusal> {
         let mut depth = 0;
         for at in ats {
             depth = depth.max(self.walk((at.0, &at.1), carried, out)?);
@@ -159,13 +186,22 @@ impl Emitter<'_, '_> {
     }
 
     /// The elements of a lane that a reduction goes over, chunk by chunk.
-    pub(crate) fn fold_elements(&mut self, of: Value, kept: &[Ix], axes: &[usize]) -> Result<Vec<Vec<Ix>>, Refusal> {
+    pub(crate) fn fold_elements(
+        &mut self,
+        of: Value,
+        kept: &[Ix],
+        axes: &[usize],
+    ) -> Result<Vec<Vec<Ix>>, Refusal> {
         let n = self.body.folded(of, axes)?;
-        let chunks = self.chunks(n);
-        chunks.into_iter().map(|c| {
+        let before = self.deal(n);
+        let chunks = self.chunks(n).into_iter();
+        let elements = chunks.map(|c| {
             let j = self.lane_at(c, Ix::constant(n));
             self.body.unfold(of, kept, axes, j)
-        }).collect()
+        });
+        let elements = elements.collect();
+        self.deal_back(before);
+        elements
     }
 
     /// The first elements of the chunks of `n` elements: one that stands for all where they are a

@@ -108,7 +108,7 @@ fn kernels_of_two_objects_run() {
         let sum = library.get::<Sum>(b"sum").unwrap();
         sum(x.as_ptr(), &mut total, 64);
     }
-    assert_eq!(total, (0..64).map(|i| (i * i) as f32).sum());
+    assert_eq!(total, (0..64).map(|i| (i * i) as f32).sum::<f32>());
 }
 
 #[test]

@@ -5,11 +5,11 @@ use anyhow::{Context, Result, anyhow};
 use std::path::{Path, PathBuf};
 use vlmc_artifact::NearMiss;
 use vlmc_codegen::Ptxas;
+pub use vlmc_codegen::Target;
 use vlmc_codegen::build::{Built, build};
 use vlmc_codegen::kernel::Refusal;
 use vlmc_ir::graph::Program;
 use vlmc_runtime::clusters::Clusters;
-pub use vlmc_codegen::Target;
 
 /// Builds the kernels of the fused graph, and notes the clusters that have none among the near
 /// misses.

@@ -1,7 +1,9 @@
 //! Bodies of clusters: what is computed inside, and what is loaded although it could be.
 
-use super::facts::{Facts, Role};
+use super::facts::{Facts, Role, at};
 use super::set::Set;
+use std::collections::BTreeSet;
+use vlmc_ir::graph::Value;
 
 /// A body. The values that it stores are chosen later, among those it computes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
@@ -37,6 +39,17 @@ impl Body {
             facts.kids(i).filter(|a| !self.ops.contains(*a)).for_each(|a| out.insert(a));
         }
         out
+    }
+
+    /// Bytes of what it loads; of a cut with several results those that it reads.
+    pub(super) fn read(&self, facts: &Facts<'_>) -> f64 {
+        let mut seen: BTreeSet<Value> = BTreeSet::new();
+        for i in self.ops.iter() {
+            let node = &facts.f.nodes[i];
+            let loads = facts.kids(i).filter(|a| !self.ops.contains(*a)).collect::<Vec<usize>>();
+            seen.extend(node.operands.iter().filter(|v| loads.contains(&at(**v))));
+        }
+        seen.into_iter().map(|v| facts.value_bytes(v)).sum()
     }
 
     /// The last row op that it loads and might compute.

@@ -42,13 +42,50 @@ pub(super) fn choose(pool: &mut Pool<'_, '_>, device: &Device, log: &mut Log) ->
         if !pool.refine(&best.kernels, log) {
             break;
         }
-        let next = choose_once(pool, device);
-        if next.cost >= best.cost - 1e-6 {
-            break;
+        let next = [choose_once(pool, device), merged(pool, device, &best)];
+        let next = next.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost));
+        match next {
+            Some(next) if next.cost < best.cost - 1e-6 => best = next,
+            _ => break,
         }
-        best = next;
     }
     best
+}
+
+/// Two chosen clusters as one, for as long as some pair that the pool has joined is cheaper so.
+fn merged(pool: &Pool<'_, '_>, device: &Device, pick: &Pick) -> Pick {
+    let (facts, cover) = (pool.facts, Cover::new(pool, device));
+    let mut best = pick.clone();
+    loop {
+        let mut better: Option<Pick> = None;
+        for (i, a) in best.kernels.iter().enumerate() {
+            for (j, b) in best.kernels.iter().enumerate().skip(i + 1) {
+                let mut ops = a.ops.clone();
+                ops.extend(&b.ops);
+                let Some(body) = pool.bodies.iter().position(|k| k.ops == ops) else { continue };
+                let mut stores: Vec<usize> = a.stores.iter().chain(&b.stores).copied().collect();
+                stores.sort_unstable();
+                stores.dedup();
+                let written: f64 = stores.iter().map(|v| device.store(facts, *v)).sum();
+                let cost = cover.price[body] + written;
+                if cost >= a.cost + b.cost - 1e-6 {
+                    continue;
+                }
+                let others = best.kernels.iter().enumerate().filter(|(n, _)| *n != i && *n != j);
+                let mut kernels: Vec<Kernel> = others.map(|(_, k)| k.clone()).collect();
+                kernels.push(Kernel { body, stores, ops, cost });
+                let next = Pick { cost: kernels.iter().map(|k| k.cost).sum(), kernels };
+                let bound = better.as_ref().map_or(best.cost, |b| b.cost);
+                if next.cost < bound - 1e-6 && waits(pool, &next).is_none() {
+                    better = Some(next);
+                }
+            }
+        }
+        match better {
+            Some(next) => best = next,
+            None => return best,
+        }
+    }
 }
 
 fn choose_once(pool: &Pool<'_, '_>, device: &Device) -> Pick {

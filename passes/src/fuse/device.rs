@@ -58,7 +58,7 @@ impl Default for Device {
 impl Device {
     /// A body without its stores; `registers` as legality found them.
     pub(super) fn kernel(&self, facts: &Facts<'_>, body: &Body, registers: f64) -> f64 {
-        let read: f64 = body.loads(facts).iter().map(|v| facts.bytes(v)).sum();
+        let read = body.read(facts);
         let work = body.ops.iter().filter(|i| !facts.param[*i]);
         let slots: f64 = work.map(|i| slots(facts, i)).sum();
         let occupied = self.registers / registers * self.bytes_a_thread / self.bytes_in_flight;

@@ -214,6 +214,12 @@ impl<'f> Facts<'f> {
         self.elements(i) * self.ty(i).dtype.bytes() as f64
     }
 
+    pub(super) fn value_bytes(&self, v: Value) -> f64 {
+        let ty = self.f.ty(v);
+        let elements: f64 = ty.dims.iter().map(|d| self.size(d.size())).product();
+        elements * ty.dtype.bytes() as f64
+    }
+
     /// Row ops that a kernel must compute somewhere.
     pub(super) fn row_ops(&self) -> Vec<usize> {
         (0..self.f.nodes.len())

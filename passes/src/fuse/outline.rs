@@ -2,8 +2,8 @@
 
 use super::choose::Kernel;
 use super::facts::{Facts, Role, at};
-use super::set::Set;
 use super::label::label;
+use super::set::Set;
 use crate::rewrite::{Rewriter, common_region};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;

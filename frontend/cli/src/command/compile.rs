@@ -103,9 +103,9 @@ fn kernels(
 ) -> Result<Kernels, crate::ui::Stop> {
     let mut parsed = vec![];
     for t in targets {
-        let target: vlmc::kernels::Target = t.parse().map_err(|e| {
-            c.ui.fail(Diag::error(Code::BadSetting, format!("`--target`: {e}")))
-        })?;
+        let target: vlmc::kernels::Target = t
+            .parse()
+            .map_err(|e| c.ui.fail(Diag::error(Code::BadSetting, format!("`--target`: {e}"))))?;
         if !parsed.contains(&target) {
             parsed.push(target);
         }
@@ -143,11 +143,7 @@ impl Kernels {
 struct Kernels;
 
 #[cfg(not(feature = "codegen"))]
-fn kernels(
-    c: &Context,
-    _: &mut Compiled,
-    targets: &[String],
-) -> Result<Kernels, crate::ui::Stop> {
+fn kernels(c: &Context, _: &mut Compiled, targets: &[String]) -> Result<Kernels, crate::ui::Stop> {
     if targets.is_empty() {
         return Ok(Kernels);
     }

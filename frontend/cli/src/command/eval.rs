@@ -170,8 +170,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
     };
     match &named {
         Some(_) => {
-            let out =
-                evaluate(c, run, &Inputs::Named(&inputs), &param, "--inputs")?;
+            let out = evaluate(c, run, &Inputs::Named(&inputs), &param, "--inputs")?;
             put(&losses(&out))?;
             if function.is_some() {
                 put(&shapes(&out))?;
@@ -328,7 +327,13 @@ struct Run<'r> {
 #[cfg(feature = "codegen")]
 fn fuse(c: &Context, program: &Program, precision: Precision) -> Done<(Program, Clusters)> {
     if precision == Precision::F64 {
-        let diag = at_flag(Code::NotYet, "kernels compute in f32, not in f64", "", "--fused", "given here");
+        let diag = at_flag(
+            Code::NotYet,
+            "kernels compute in f32, not in f64",
+            "",
+            "--fused",
+            "given here",
+        );
         return Err(c.ui.fail(diag.help("leave it out, or take `--dtype f32`")));
     }
     let failed = |e: anyhow::Error| {
@@ -361,15 +366,16 @@ fn evaluate(
     flag: &str,
 ) -> Done<Evaluated> {
     let mut provider = |name: &str, _: &vlmc_ir::graph::Param| param(name);
-    vlmc::eval::run_with(run.program, run.precision, run.kernels, inputs, &mut provider, &|_| false).map_err(|e| {
-        let text = format!("{e:#}");
-        let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
-        let diag = Diag::error(Code::BadInput, first.to_string());
-        let diag = if rest.trim().is_empty() { diag } else { diag.note(rest.trim_end()) };
-        c.ui.fail(
-            diag.help(format!("check `{flag}` against the sizes of the spec and its variant")),
-        )
-    })
+    vlmc::eval::run_with(run.program, run.precision, run.kernels, inputs, &mut provider, &|_| false)
+        .map_err(|e| {
+            let text = format!("{e:#}");
+            let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+            let diag = Diag::error(Code::BadInput, first.to_string());
+            let diag = if rest.trim().is_empty() { diag } else { diag.note(rest.trim_end()) };
+            c.ui.fail(
+                diag.help(format!("check `{flag}` against the sizes of the spec and its variant")),
+            )
+        })
 }
 
 /// A microbatch: its file, its index, and what it is called.
