@@ -128,7 +128,7 @@ impl Shape {
     /// One vector of 16 elements.
     pub const HOST: Shape = Shape {
         lanes: 16,
-        held: 8,
+        held: 16,
         block: 1,
         strip: [32, 32, 32],
         unroll: 1,
