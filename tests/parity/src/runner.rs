@@ -233,9 +233,7 @@ impl Runner<'_> {
         }
         // Values on the way are asked for by their names in the forward program.
         if self.fused && ask.grads {
-            p = fused(&p)?;
-            let kernels = self.kernels(&p)?;
-            return self.run_with(&p, kernels.as_ref(), &Inputs::Named(&inputs));
+            return self.run_fused(&p, &Inputs::Named(&inputs));
         }
         self.run(&p, &Inputs::Named(&inputs))
     }
@@ -254,6 +252,13 @@ impl Runner<'_> {
 
     pub(crate) fn run(&self, p: &Program, inputs: &Inputs<'_>) -> Result<Evaluated> {
         self.run_with(p, None, inputs)
+    }
+
+    /// Runs a program in clusters, by their kernels.
+    pub(crate) fn run_fused(&self, p: &Program, inputs: &Inputs<'_>) -> Result<Evaluated> {
+        let p = fused(p)?;
+        let kernels = self.kernels(&p)?;
+        self.run_with(&p, kernels.as_ref(), inputs)
     }
 
     fn run_with(

@@ -133,7 +133,13 @@ impl Runner<'_> {
             precision: self.precision,
         };
         let p = self.lowered(&self.specs.model, &request)?;
-        let out = self.run(&p, &Inputs::Batch(&batch))?;
+        let plain = self.run(&p, &Inputs::Batch(&batch))?;
+        // Values on the way have names in the program as it is written; results come from what runs.
+        let by_kernels = match self.fused {
+            true => Some(self.run_fused(&p, &Inputs::Batch(&batch))?),
+            false => None,
+        };
+        let out = by_kernels.as_ref().unwrap_or(&plain);
         let bf16 = self.precision == Precision::Bf16;
         let kept =
             |name: &str, t: &HostTensor| floats(self.case, name, t, self.precision, Some(&valid));
@@ -151,7 +157,7 @@ impl Runner<'_> {
                 "lm_loss" => self.float(&full, &scalar(mean("lm")?)?)?,
                 "aux_loss" => self.float(&full, &scalar(mean("aux")?)?)?,
                 "mtp_loss" => self.float(&full, &scalar(mean("mtp")?)?)?,
-                "logits" | "mtp_logits" => kept(&full, output(&out, &name)?)?,
+                "logits" | "mtp_logits" => kept(&full, output(out, &name)?)?,
                 other => bail!("{}: nothing stands for out.{other}", self.case.name),
             });
         }
@@ -162,13 +168,13 @@ impl Runner<'_> {
                 Some(i) => {
                     let layers = self.case.names("mid.hidden_states.").len() - 1;
                     match i.parse::<usize>() {
-                        Ok(0) => seen(&out, "embeds")?,
-                        Ok(i) if i == layers => seen(&out, "last")?,
-                        Ok(i) => seen(&out, &format!("decoder.{}.out", i - 1))?,
+                        Ok(0) => seen(&plain, "embeds")?,
+                        Ok(i) if i == layers => seen(&plain, "last")?,
+                        Ok(i) => seen(&plain, &format!("decoder.{}.out", i - 1))?,
                         Err(_) => bail!("mid.{name}"),
                     }
                 }
-                None if name == "mtp_hidden" => output(&out, "mtp_hidden")?,
+                None if name == "mtp_hidden" => output(out, "mtp_hidden")?,
                 None => bail!("{}: nothing stands for mid.{name}", self.case.name),
             };
             rows.push(kept(&full, have)?);
