@@ -227,7 +227,7 @@ impl<'b, 'f> Emitter<'b, 'f> {
         };
         // What is stored is rounded before it is used again, so that a replay of any part is equal.
         let exact = matches!(self.body.op(v), Op::Cast { .. } | Op::Input { .. });
-        if self.stored.contains(&v) && self.body.dtype(v) == DType::Bf16 && !view && !exact {
+        if self.body.dtype(v) == DType::Bf16 && !view && !exact {
             out = out.iter().map(|r| self.code.unary(Unary::Round, *r)).collect();
         }
         Ok(out)
