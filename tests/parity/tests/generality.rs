@@ -182,15 +182,9 @@ impl Case {
             let no = |_: &str| false;
             let exact = run(&joint, Precision::F64, &inputs, &mut param, &no).unwrap();
             let f32 = run(&joint, Precision::F32, &inputs, &mut param, &no).unwrap();
-            let have = run_with(
-                &clusters,
-                Precision::F32,
-                Some(&kernels),
-                &inputs,
-                &mut param,
-                &no,
-            )
-            .unwrap();
+            let have =
+                run_with(&clusters, Precision::F32, Some(&kernels), &inputs, &mut param, &no)
+                    .unwrap();
             let both = [(&exact.outputs, &f32.outputs, &have.outputs)];
             let gradients = [(&exact.gradients, &f32.gradients, &have.gradients)];
             for (exact, f32, have) in both.into_iter().chain(gradients) {
@@ -216,11 +210,12 @@ fn boundaries(lengths: impl Iterator<Item = usize>) -> HostTensor {
 
 /// Numbers of about unit size that depend on the name.
 fn drawn(name: &str, n: usize) -> Vec<f64> {
-    let mut state = name.bytes().fold(0x9e37_79b9_7f4a_7c15u64, |h, b| {
-        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let mut state = name
+        .bytes()
+        .fold(0x9e37_79b9_7f4a_7c15u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         f64::from((state >> 40) as u32) / f64::from(1u32 << 24)
     };
     // An f32 number each, so that both precisions start from the same.
@@ -299,7 +294,10 @@ fn five_heads() {
 #[test]
 fn no_l2norm() {
     // Keys of unit size would make the state grow: they are made small instead.
-    Case::mixer(2, 2, 16, 4).changed("l2norm(q", "f32(q").changed("l2norm(k", "0.1 * f32(k").check();
+    Case::mixer(2, 2, 16, 4)
+        .changed("l2norm(q", "f32(q")
+        .changed("l2norm(k", "0.1 * f32(k")
+        .check();
 }
 
 #[test]
@@ -339,6 +337,10 @@ fn other_extreme_decays() {
 
 fn extremes(values: &[(f64, f64)]) {
     for (alpha, log) in values {
-        Case::mixer(3, 3, 8, 4).given("a", *alpha).given("A_log", *log).given("dt_bias", 0.0).check();
+        Case::mixer(3, 3, 8, 4)
+            .given("a", *alpha)
+            .given("A_log", *log)
+            .given("dt_bias", 0.0)
+            .check();
     }
 }
