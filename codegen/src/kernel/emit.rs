@@ -225,7 +225,8 @@ impl<'b, 'f> Emitter<'b, 'f> {
             Step::RowSum => self.row_sum(v, index)?,
             step => self.compute(v, step)?,
         };
-        // What is stored is rounded before it is used again, so that a replay of any part is equal.
+        // A value is rounded where its type says so, stored or not, as the evaluator rounds: fusion
+        // changes no number, and a replay of any part is equal.
         let exact = matches!(self.body.op(v), Op::Cast { .. } | Op::Input { .. });
         if self.body.dtype(v) == DType::Bf16 && !view && !exact {
             out = out.iter().map(|r| self.code.unary(Unary::Round, *r)).collect();
