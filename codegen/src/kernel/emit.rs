@@ -12,7 +12,7 @@ use super::index::Ix;
 use super::ir::{Binary, Cmp, Fold, Reg, Ty, Unary};
 use super::math::{apply, register};
 use super::plan::Partial;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use vlmc_ir::dim::{Poly, Symbol};
 use vlmc_ir::graph::Value;
@@ -71,7 +71,6 @@ pub(crate) struct Emitter<'b, 'f> {
     pub(crate) buffers: Vec<(Argument, DType)>,
     pub(crate) symbols: &'b [Symbol],
     pub(crate) partials: &'b [Partial],
-    pub(crate) stored: &'b FxHashSet<Value>,
     /// Elements a lane, and those of all lanes of a team, for what is computed at present.
     pub(crate) vector: i64,
     pub(crate) span: i64,
@@ -106,19 +105,13 @@ pub(crate) struct Emitter<'b, 'f> {
 }
 
 impl<'b, 'f> Emitter<'b, 'f> {
-    pub(crate) fn new(
-        body: &'b Body<'f>,
-        symbols: &'b [Symbol],
-        partials: &'b [Partial],
-        stored: &'b FxHashSet<Value>,
-    ) -> Self {
+    pub(crate) fn new(body: &'b Body<'f>, symbols: &'b [Symbol], partials: &'b [Partial]) -> Self {
         Emitter {
             body,
             code: Code::new(),
             buffers: vec![],
             symbols,
             partials,
-            stored,
             vector: 1,
             span: 1,
             most: 1,
@@ -225,9 +218,10 @@ impl<'b, 'f> Emitter<'b, 'f> {
             Step::RowSum => self.row_sum(v, index)?,
             step => self.compute(v, step)?,
         };
-        // What is stored is rounded before it is used again, so that a replay of any part is equal.
+        // A value is rounded where its type says so, stored or not, as the evaluator rounds: fusion
+        // changes no number, and a replay of any part is equal.
         let exact = matches!(self.body.op(v), Op::Cast { .. } | Op::Input { .. });
-        if self.stored.contains(&v) && self.body.dtype(v) == DType::Bf16 && !view && !exact {
+        if self.body.dtype(v) == DType::Bf16 && !view && !exact {
             out = out.iter().map(|r| self.code.unary(Unary::Round, *r)).collect();
         }
         Ok(out)

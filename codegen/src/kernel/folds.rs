@@ -46,7 +46,7 @@ impl Emitter<'_, '_> {
             let results = self.code.reduce(fold, values);
             for (i, r) in of.iter().zip(results) {
                 let (v, at) = level[*i].clone();
-                let r = if self.stored.contains(&v) && self.body.dtype(v) == DType::Bf16 {
+                let r = if self.body.dtype(v) == DType::Bf16 {
                     self.code.unary(Unary::Round, r)
                 } else {
                     r

@@ -33,10 +33,9 @@ pub(crate) fn launch(
     plan: &Plan,
     partials: &[Partial],
     symbols: &[Symbol],
-    stored: &FxHashSet<Value>,
     shape: &Shape,
 ) -> Result<Emitted, Refusal> {
-    let mut e = Emitter::new(body, symbols, partials, stored);
+    let mut e = Emitter::new(body, symbols, partials);
     e.teams = plan.teams;
     e.splits = shape.split;
     e.stages = shape.stages;

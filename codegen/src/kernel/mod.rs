@@ -126,7 +126,6 @@ pub fn kernel(
     let body = Body { f };
     let symbols = symbols(f);
     let (first, partials, second) = plan::plan(&body, shape)?;
-    let stored = plan::stored(&body);
     let mut rows = Poly::constant(1);
     for s in &first.sections {
         rows = more(&rows, &s.rows)
@@ -150,7 +149,7 @@ pub fn kernel(
         // The second launch has no rows to fetch, and as many threads as a block may have.
         let own = Shape { resident: 0, stages: 0, ..*shape };
         let own = if suffix.is_empty() { shape } else { &own };
-        let out = launch::launch(&symbol, &body, plan, &partials, &kernel.symbols, &stored, own)?;
+        let out = launch::launch(&symbol, &body, plan, &partials, &kernel.symbols, own)?;
         let y = if suffix.is_empty() {
             Size { times: 1, over: rows.clone(), per: out.rows }
         } else {

@@ -210,18 +210,6 @@ fn leads_to_concat(body: &Body<'_>, v: Value) -> bool {
     }
 }
 
-/// Values whose elements are stored: outputs, and what concatenations and reshapes before them join.
-pub(crate) fn stored(body: &Body<'_>) -> FxHashSet<Value> {
-    let mut out = FxHashSet::default();
-    let mut open: Vec<Value> = body.f.output_values().collect();
-    while let Some(v) = open.pop() {
-        if out.insert(v) && matches!(body.op(v), Op::Concat { .. } | Op::Reshape { .. }) {
-            open.extend(&body.f.node(v.node).operands);
-        }
-    }
-    out
-}
-
 /// The two launches of a cluster: rows, and sums over partial sums where there are any.
 ///
 /// # Errors

@@ -29,6 +29,12 @@ fn bf16_operations_losses_and_training() {
     assert!(good && text.ends_with(&format!("{CASES} passed, 0 failed\n")), "{text}");
 }
 
+#[test]
+fn bf16_in_clusters() {
+    let (good, text) = parity(&[&golden(), "--fused", "--dtype", "bf16"]);
+    assert!(good && text.ends_with(&format!("{CASES} passed, 0 failed\n")), "{text}");
+}
+
 /// In clusters the numbers are the same program's.
 #[test]
 fn f32_in_clusters() {
