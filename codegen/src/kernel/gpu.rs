@@ -103,7 +103,44 @@ impl Printer<'_> {
     }
 
     fn block(&mut self, insts: &[Inst]) {
-        insts.iter().for_each(|i| self.inst(i));
+        let mut rest = insts;
+        loop {
+            rest = match rest {
+                // The device rounds two at once.
+                [
+                    Inst::Unary(first, Unary::Round, a),
+                    Inst::Unary(second, Unary::Round, b),
+                    more @ ..,
+                ] => {
+                    self.round((*first, *second), (*a, *b));
+                    more
+                }
+                [one, more @ ..] => {
+                    self.inst(one);
+                    more
+                }
+                [] => return,
+            };
+        }
+    }
+
+    fn round(&mut self, (first, second): (Reg, Reg), (a, b): (Reg, Reg)) {
+        let (a, b) = (self.name(a), self.name(b));
+        let word = self.t.op(format!(
+            "llvm.inline_asm asm_dialect = att \"cvt.rn.bf16x2.f32 $0, $1, $2;\", \"=r,f,f\" {b}, {a} : (f32, f32) -> i32"
+        ));
+        self.halves(&word, (first, second));
+    }
+
+    /// The two halves of a word of bf16.
+    fn halves(&mut self, word: &str, (first, second): (Reg, Reg)) {
+        let (s, m) = (self.i32(16), self.i32(-65536));
+        let lo = self.t.op(format!("arith.shli {word}, {s} : i32"));
+        let hi = self.t.op(format!("arith.andi {word}, {m} : i32"));
+        for (half, r) in [(lo, first), (hi, second)] {
+            let name = self.t.op(format!("arith.bitcast {half} : i32 to f32"));
+            self.set(r, name);
+        }
     }
 
     fn inst(&mut self, i: &Inst) {
@@ -413,13 +450,7 @@ impl Printer<'_> {
                     } else {
                         self.t.op(format!("vector.extract {v}[{w}] : i32 from vector<{words}xi32>"))
                     };
-                    let (s, m) = (self.i32(16), self.i32(-65536));
-                    let lo = self.t.op(format!("arith.shli {word}, {s} : i32"));
-                    let hi = self.t.op(format!("arith.andi {word}, {m} : i32"));
-                    for (half, i) in [(lo, 2 * w), (hi, 2 * w + 1)] {
-                        let name = self.t.op(format!("arith.bitcast {half} : i32 to f32"));
-                        self.set(regs[i], name);
-                    }
+                    self.halves(&word, (regs[2 * w], regs[2 * w + 1]));
                 }
             }
             DType::F32 | DType::I32 => {
