@@ -5,6 +5,9 @@ use std::path::Path;
 use vlmc_frontend::diag::{Code, Diag, nearest};
 use vlmc_frontend::elab::{Raw, Setter, Setting};
 
+/// Variables that name tools and folders, which are no settings of a compilation.
+const PLACES: [&str; 2] = ["VLMC_CACHE", "VLMC_PTXAS"];
+
 /// The file in the working folder.
 pub const FILE: &str = "vlmc.toml";
 
@@ -114,7 +117,7 @@ impl Merged {
         }
         let mut variables: Vec<_> = std::env::vars_os()
             .filter_map(|(k, v)| Some((k.into_string().ok()?, v)))
-            .filter(|(k, _)| k.starts_with("VLMC_"))
+            .filter(|(k, _)| k.starts_with("VLMC_") && !PLACES.contains(&k.as_str()))
             .collect();
         variables.sort();
         for (name, value) in variables {
