@@ -1,6 +1,7 @@
 //! What the threads of a block have in common: reductions, the documents of their rows, and the ring
 //! of rows on the chip.
 
+use super::control::Writer;
 use super::gpu::{Printer, document_bits};
 use super::ir::{Binary, Fold, Place, Reg, Slot, Ty};
 

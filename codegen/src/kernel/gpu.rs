@@ -3,6 +3,7 @@
 //! Special functions are the device's own approximations, by inline assembly without side effects,
 //! so that they schedule freely.
 
+use super::control::{Writer, control};
 use super::ir::{Binary, Cmp, Inst, Kind, Launch, Number, Place, Reg, Special, Ty, Unary};
 use super::text::{Text, bits};
 use rustc_hash::FxHashMap;
@@ -62,6 +63,50 @@ fn ty(t: Ty) -> &'static str {
     }
 }
 
+impl Writer for Printer<'_> {
+    fn text(&mut self) -> &mut Text {
+        &mut self.t
+    }
+
+    fn name(&self, r: Reg) -> String {
+        self.names.get(&r).cloned().unwrap_or_else(|| format!("%r{}", r.0))
+    }
+
+    fn set(&mut self, r: Reg, name: String) {
+        self.names.insert(r, name);
+    }
+
+    fn typed(&self, r: Reg) -> String {
+        self.ty(r).to_string()
+    }
+
+    fn block(&mut self, insts: &[Inst]) {
+        let mut rest = insts;
+        loop {
+            rest = match rest {
+                // The device rounds two at once.
+                [
+                    Inst::Unary(first, Unary::Round, a),
+                    Inst::Unary(second, Unary::Round, b),
+                    more @ ..,
+                ] => {
+                    self.round((*first, *second), (*a, *b));
+                    more
+                }
+                [one, more @ ..] => {
+                    self.inst(one);
+                    more
+                }
+                [] => return,
+            };
+        }
+    }
+
+    fn yielded(&mut self, value: Reg, _: Reg) -> String {
+        self.name(value)
+    }
+}
+
 impl Printer<'_> {
     pub(crate) fn kind(&self, r: Reg) -> Kind {
         self.l.kinds[r.0 as usize]
@@ -69,14 +114,6 @@ impl Printer<'_> {
 
     pub(crate) fn ty(&self, r: Reg) -> &'static str {
         ty(self.kind(r).ty)
-    }
-
-    pub(crate) fn name(&self, r: Reg) -> String {
-        self.names.get(&r).cloned().unwrap_or_else(|| format!("%r{}", r.0))
-    }
-
-    pub(crate) fn set(&mut self, r: Reg, name: String) {
-        self.names.insert(r, name);
     }
 
     pub(crate) fn i32(&mut self, v: i64) -> String {
@@ -100,28 +137,6 @@ impl Printer<'_> {
         self.t.op(format!(
             "llvm.inline_asm asm_dialect = att \"{op} $0, $1;\", \"=f,f\" {a} : (f32) -> f32"
         ))
-    }
-
-    fn block(&mut self, insts: &[Inst]) {
-        let mut rest = insts;
-        loop {
-            rest = match rest {
-                // The device rounds two at once.
-                [
-                    Inst::Unary(first, Unary::Round, a),
-                    Inst::Unary(second, Unary::Round, b),
-                    more @ ..,
-                ] => {
-                    self.round((*first, *second), (*a, *b));
-                    more
-                }
-                [one, more @ ..] => {
-                    self.inst(one);
-                    more
-                }
-                [] => return,
-            };
-        }
     }
 
     fn round(&mut self, (first, second): (Reg, Reg), (a, b): (Reg, Reg)) {
@@ -212,69 +227,7 @@ impl Printer<'_> {
                 let at = self.slot(slot);
                 self.words(regs, &at, 3, *dtype, slot.bytes as u64);
             }
-            Inst::For { results, var, lo, hi, step, carried, init, body, yields } => {
-                let step = self.i32(*step);
-                let (lo, hi) = (self.name(*lo), self.name(*hi));
-                let pairs: Vec<String> = carried
-                    .iter()
-                    .zip(init)
-                    .map(|(c, i)| format!("{} = {}", self.name(*c), self.name(*i)))
-                    .collect();
-                let types: Vec<&str> = init.iter().map(|r| self.ty(*r)).collect();
-                let v = self.name(*var);
-                if init.is_empty() {
-                    self.t.line(format!("scf.for {v} = {lo} to {hi} step {step} : i32 {{"));
-                    self.block(body);
-                    self.t.line("}");
-                    return;
-                }
-                let out = self.t.name();
-                self.t.line(format!(
-                    "{out}:{} = scf.for {v} = {lo} to {hi} step {step} iter_args({}) -> ({}) : i32 {{",
-                    init.len(),
-                    pairs.join(", "),
-                    types.join(", ")
-                ));
-                self.block(body);
-                let values: Vec<String> = yields.iter().map(|r| self.name(*r)).collect();
-                self.t.line(format!("scf.yield {} : {}", values.join(", "), types.join(", ")));
-                self.t.line("}");
-                for (i, r) in results.iter().enumerate() {
-                    self.set(*r, format!("{out}#{i}"));
-                }
-            }
-            Inst::If { results, condition, then, yields, otherwise, other } => {
-                let c = self.name(*condition);
-                let types: Vec<&str> = results.iter().map(|r| self.ty(*r)).collect();
-                let out = self.t.name();
-                if results.is_empty() {
-                    self.t.line(format!("scf.if {c} {{"));
-                } else {
-                    self.t.line(format!(
-                        "{out}:{} = scf.if {c} -> ({}) {{",
-                        results.len(),
-                        types.join(", ")
-                    ));
-                }
-                self.block(then);
-                self.yields(yields, &types);
-                if !otherwise.is_empty() || !results.is_empty() {
-                    self.t.line("} else {");
-                    self.block(otherwise);
-                    self.yields(other, &types);
-                }
-                self.t.line("}");
-                for (i, r) in results.iter().enumerate() {
-                    self.set(*r, format!("{out}#{i}"));
-                }
-            }
-        }
-    }
-
-    fn yields(&mut self, values: &[Reg], types: &[&str]) {
-        if !values.is_empty() {
-            let names: Vec<String> = values.iter().map(|r| self.name(*r)).collect();
-            self.t.line(format!("scf.yield {} : {}", names.join(", "), types.join(", ")));
+            Inst::For { .. } | Inst::If { .. } => control(self, i),
         }
     }
 

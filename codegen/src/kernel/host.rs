@@ -2,6 +2,7 @@
 //!
 //! The function takes the buffers, the symbols, and the ranges of blocks that it shall do.
 
+use super::control::{Writer, control};
 use super::gpu::{document_bits, float_compare, floor, whole_compare};
 use super::ir::{Binary, Fold, Inst, Launch, Number, Place, Reg, Special, Ty, Unary};
 use super::text::{Text, bits};
@@ -39,6 +40,32 @@ fn scalar(t: Ty) -> &'static str {
     }
 }
 
+impl Writer for Printer<'_> {
+    fn text(&mut self) -> &mut Text {
+        &mut self.t
+    }
+
+    fn name(&self, r: Reg) -> String {
+        self.names.get(&r).cloned().unwrap_or_else(|| format!("%r{}", r.0))
+    }
+
+    fn set(&mut self, r: Reg, name: String) {
+        self.names.insert(r, name);
+    }
+
+    fn typed(&self, r: Reg) -> String {
+        self.ty(r)
+    }
+
+    fn block(&mut self, insts: &[Inst]) {
+        insts.iter().for_each(|i| self.inst(i));
+    }
+
+    fn yielded(&mut self, value: Reg, result: Reg) -> String {
+        self.as_varying(value, self.varies(result))
+    }
+}
+
 impl Printer<'_> {
     fn vector(&self, e: &str) -> String {
         format!("vector<{}x{e}>", self.l.lanes)
@@ -60,10 +87,6 @@ impl Printer<'_> {
         self.shape(self.base(r), self.varies(r))
     }
 
-    fn name(&self, r: Reg) -> String {
-        self.names.get(&r).cloned().unwrap_or_else(|| format!("%r{}", r.0))
-    }
-
     /// The value, made varying where that is asked for.
     fn as_varying(&mut self, r: Reg, varying: bool) -> String {
         let name = self.name(r);
@@ -74,10 +97,6 @@ impl Printer<'_> {
         self.t.op(format!("vector.broadcast {name} : {from} to {to}"))
     }
 
-    fn set(&mut self, r: Reg, name: String) {
-        self.names.insert(r, name);
-    }
-
     /// A constant of a type that may be a vector.
     fn all(&mut self, value: &str, e: &str, varying: bool) -> String {
         if varying {
@@ -86,10 +105,6 @@ impl Printer<'_> {
         }
         let suffix = if e == "i1" { String::new() } else { format!(" : {e}") };
         self.t.op(format!("arith.constant {value}{suffix}"))
-    }
-
-    fn block(&mut self, insts: &[Inst]) {
-        insts.iter().for_each(|i| self.inst(i));
     }
 
     fn inst(&mut self, i: &Inst) {
@@ -196,71 +211,8 @@ impl Printer<'_> {
             }
             // The host has caches: plans for it ask for no ring.
             Inst::Fetch(..) | Inst::Commit | Inst::Wait(_) | Inst::Fetched(..) => {}
-            Inst::For { results, var, lo, hi, step, carried, init, body, yields } => {
-                let step = self.all(&step.to_string(), "i32", false);
-                let (lo, hi, v) = (self.name(*lo), self.name(*hi), self.name(*var));
-                let types: Vec<String> = init.iter().map(|r| self.ty(*r)).collect();
-                if init.is_empty() {
-                    self.t.line(format!("scf.for {v} = {lo} to {hi} step {step} : i32 {{"));
-                    self.block(body);
-                    self.t.line("}");
-                    return;
-                }
-                let pairs: Vec<String> = carried
-                    .iter()
-                    .zip(init)
-                    .map(|(c, i)| format!("{} = {}", self.name(*c), self.name(*i)))
-                    .collect();
-                let out = self.t.name();
-                self.t.line(format!(
-                    "{out}:{} = scf.for {v} = {lo} to {hi} step {step} iter_args({}) -> ({}) : i32 {{",
-                    init.len(),
-                    pairs.join(", "),
-                    types.join(", ")
-                ));
-                self.block(body);
-                let values: Vec<String> = yields.iter().map(|r| self.name(*r)).collect();
-                self.t.line(format!("scf.yield {} : {}", values.join(", "), types.join(", ")));
-                self.t.line("}");
-                for (i, r) in results.iter().enumerate() {
-                    self.set(*r, format!("{out}#{i}"));
-                }
-            }
-            Inst::If { results, condition, then, yields, otherwise, other } => {
-                let c = self.name(*condition);
-                let types: Vec<String> = results.iter().map(|r| self.ty(*r)).collect();
-                let out = self.t.name();
-                if results.is_empty() {
-                    self.t.line(format!("scf.if {c} {{"));
-                } else {
-                    self.t.line(format!(
-                        "{out}:{} = scf.if {c} -> ({}) {{",
-                        results.len(),
-                        types.join(", ")
-                    ));
-                }
-                self.block(then);
-                self.yields(results, yields, &types);
-                if !otherwise.is_empty() || !results.is_empty() {
-                    self.t.line("} else {");
-                    self.block(otherwise);
-                    self.yields(results, other, &types);
-                }
-                self.t.line("}");
-                for (i, r) in results.iter().enumerate() {
-                    self.set(*r, format!("{out}#{i}"));
-                }
-            }
+            Inst::For { .. } | Inst::If { .. } => control(self, i),
         }
-    }
-
-    fn yields(&mut self, results: &[Reg], values: &[Reg], types: &[String]) {
-        if values.is_empty() {
-            return;
-        }
-        let names: Vec<String> =
-            values.iter().zip(results).map(|(v, r)| self.as_varying(*v, self.varies(*r))).collect();
-        self.t.line(format!("scf.yield {} : {}", names.join(", "), types.join(", ")));
     }
 
     fn unary(&mut self, r: Reg, op: Unary, from: Reg) -> String {

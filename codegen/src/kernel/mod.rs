@@ -7,6 +7,7 @@
 
 mod body;
 mod code;
+mod control;
 mod coordinates;
 mod emit;
 mod exchange;
