@@ -203,8 +203,7 @@ impl<'f> Body<'f> {
             Op::Input { index: input } => {
                 let dims = self.dims(v);
                 let row = match (index.first(), dims.first()) {
-                    (Some(row), Some(d)) if row.as_row().is_some() => {
-                        let _ = d;
+                    (Some(row), Some(_)) if row.as_row().is_some() => {
                         Some((row.clone(), self.inner(v)?))
                     }
                     _ => None,

@@ -54,15 +54,6 @@ pub(crate) fn print(l: &Launch) -> (String, usize) {
     (text, p.shared)
 }
 
-fn ty(t: Ty) -> &'static str {
-    match t {
-        Ty::F32 => "f32",
-        Ty::I32 => "i32",
-        Ty::I64 => "i64",
-        Ty::Bool => "i1",
-    }
-}
-
 impl Writer for Printer<'_> {
     fn text(&mut self) -> &mut Text {
         &mut self.t
@@ -113,7 +104,7 @@ impl Printer<'_> {
     }
 
     pub(crate) fn ty(&self, r: Reg) -> &'static str {
-        ty(self.kind(r).ty)
+        self.kind(r).ty.mlir()
     }
 
     pub(crate) fn i32(&mut self, v: i64) -> String {
@@ -180,7 +171,7 @@ impl Printer<'_> {
             }
             Inst::Unary(r, op, a) => {
                 let a = (*a, self.name(*a));
-                let name = self.unary(*r, *op, a.0, &a.1);
+                let name = self.unary(*op, a.0, &a.1);
                 self.set(*r, name);
             }
             Inst::Binary(r, op, a, b) => {
@@ -252,7 +243,7 @@ impl Printer<'_> {
         }
     }
 
-    fn unary(&mut self, r: Reg, op: Unary, from: Reg, a: &str) -> String {
+    fn unary(&mut self, op: Unary, from: Reg, a: &str) -> String {
         match op {
             Unary::Neg if self.kind(from).ty == Ty::F32 => self.t.op(format!("arith.negf {a} : f32")),
             Unary::Neg => {
@@ -283,7 +274,7 @@ impl Printer<'_> {
             Unary::ToF32 => match self.kind(from).ty {
                 Ty::Bool => self.t.op(format!("arith.uitofp {a} : i1 to f32")),
                 Ty::F32 => a.to_string(),
-                t => self.t.op(format!("arith.sitofp {a} : {} to f32", ty(t))),
+                t => self.t.op(format!("arith.sitofp {a} : {} to f32", t.mlir())),
             },
             Unary::ToI32 => match self.kind(from).ty {
                 Ty::Bool => self.t.op(format!("arith.extui {a} : i1 to i32")),
@@ -292,10 +283,7 @@ impl Printer<'_> {
                 )),
                 _ => a.to_string(),
             },
-            Unary::ToI64 => {
-                let _ = r;
-                self.t.op(format!("arith.extsi {a} : i32 to i64"))
-            }
+            Unary::ToI64 => self.t.op(format!("arith.extsi {a} : i32 to i64")),
         }
     }
 
@@ -331,10 +319,10 @@ impl Printer<'_> {
             (Binary::Quotient, _) => "arith.divui",
             (Binary::Remainder, _) => "arith.remui",
             (Binary::Div | Binary::Rem, _) => {
-                return floor(&mut self.t, op, a, b, (ty(t), "i1"), &|v| v.to_string());
+                return floor(&mut self.t, op, a, b, (t.mlir(), "i1"), &|v| v.to_string());
             }
         };
-        self.t.binary(name, a, b, ty(t))
+        self.t.binary(name, a, b, t.mlir())
     }
 
     // ---- memory --------------------------------------------------------------------------------

@@ -31,15 +31,6 @@ pub(crate) fn print(l: &Launch) -> String {
     )
 }
 
-fn scalar(t: Ty) -> &'static str {
-    match t {
-        Ty::F32 => "f32",
-        Ty::I32 => "i32",
-        Ty::I64 => "i64",
-        Ty::Bool => "i1",
-    }
-}
-
 impl Writer for Printer<'_> {
     fn text(&mut self) -> &mut Text {
         &mut self.t
@@ -72,7 +63,7 @@ impl Printer<'_> {
     }
 
     fn shape(&self, t: Ty, varying: bool) -> String {
-        if varying { self.vector(scalar(t)) } else { scalar(t).to_string() }
+        if varying { self.vector(t.mlir()) } else { t.mlir().to_string() }
     }
 
     fn varies(&self, r: Reg) -> bool {
@@ -93,7 +84,7 @@ impl Printer<'_> {
         if !varying || self.varies(r) {
             return name;
         }
-        let (from, to) = (scalar(self.base(r)), self.shape(self.base(r), true));
+        let (from, to) = (self.base(r).mlir(), self.shape(self.base(r), true));
         self.t.op(format!("vector.broadcast {name} : {from} to {to}"))
     }
 
@@ -118,7 +109,7 @@ impl Printer<'_> {
                     }
                     (Number::Whole(x), _) => x.to_string(),
                 };
-                let name = self.all(&text, scalar(self.base(*r)), false);
+                let name = self.all(&text, self.base(*r).mlir(), false);
                 self.set(*r, name);
             }
             Inst::Special(r, s) => {
@@ -221,7 +212,7 @@ impl Printer<'_> {
         match op {
             Unary::Neg if self.base(from) == Ty::F32 => self.t.op(format!("arith.negf {a} : {t}")),
             Unary::Neg => {
-                let z = self.all("0", scalar(self.base(from)), v);
+                let z = self.all("0", self.base(from).mlir(), v);
                 self.t.op(format!("arith.subi {z}, {a} : {t}"))
             }
             Unary::Not => {
@@ -420,7 +411,7 @@ impl Printer<'_> {
             // One place: the first lane's element.
             let t = self.ty(r);
             value =
-                self.t.op(format!("vector.extract {value}[0] : {} from {t}", scalar(self.base(r))));
+                self.t.op(format!("vector.extract {value}[0] : {} from {t}", self.base(r).mlir()));
         }
         value = match p.dtype {
             DType::Bf16 => self.halves(&value, spread),
@@ -470,7 +461,7 @@ impl Printer<'_> {
     /// By halves: the order of a GPU's lanes.
     fn reduce(&mut self, fold: Fold, r: Reg) -> String {
         let mut v = self.as_varying(r, true);
-        let (base, e) = (self.base(r), scalar(self.base(r)));
+        let (base, e) = (self.base(r), self.base(r).mlir());
         let mut n = self.l.lanes;
         while n > 1 {
             let (from, to) = (format!("vector<{n}x{e}>"), format!("vector<{}x{e}>", n / 2));

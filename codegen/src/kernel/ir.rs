@@ -20,6 +20,18 @@ pub(crate) enum Ty {
     Bool,
 }
 
+impl Ty {
+    /// One element of it in MLIR.
+    pub(crate) fn mlir(self) -> &'static str {
+        match self {
+            Ty::F32 => "f32",
+            Ty::I32 => "i32",
+            Ty::I64 => "i64",
+            Ty::Bool => "i1",
+        }
+    }
+}
+
 /// What is known of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Kind {

@@ -46,7 +46,7 @@ pub(crate) fn launch(
     let lane = e.code.special(Special::Lane);
     let mut first = 0;
     let mut rows = 1;
-    let mut blocks: Vec<(i64, Vec<Inst>)> = vec![];
+    let mut blocks: Vec<Vec<Inst>> = vec![];
     for s in &plan.sections {
         rows = rows.max(s.strip * plan.teams);
     }
@@ -63,14 +63,13 @@ pub(crate) fn launch(
         e.lane = Some(lane);
         e.section(s, y, rows / plan.teams, plan)?;
         e.leave();
-        blocks.push((first, e.code.end()));
+        blocks.push(e.code.end());
         first += s.groups;
     }
     // The first section whose blocks these are.
     let mut rest: Vec<Inst> = vec![];
-    for (i, (start, block)) in blocks.into_iter().enumerate().rev() {
+    for (i, block) in blocks.into_iter().enumerate().rev() {
         let next: i64 = plan.sections.iter().take(i + 1).map(|s| s.groups).sum();
-        let _ = start;
         if rest.is_empty() && i + 1 == plan.sections.len() {
             rest = block;
             continue;

@@ -256,7 +256,7 @@ fn eight_taps() {
 }
 
 #[test]
-#[ignore = "like the others, for the full table"]
+#[ignore = "one more spec beside a dozen that always run: for test-all"]
 fn other_taps() {
     [4, 5, 6, 7].into_iter().for_each(taps);
 }
@@ -275,13 +275,13 @@ fn heads_of_72() {
 }
 
 #[test]
-#[ignore = "like the others, for the full table"]
+#[ignore = "one more spec beside a dozen that always run: for test-all"]
 fn heads_of_other_dims() {
     [64, 96, 128].into_iter().for_each(dim);
 }
 
 #[test]
-#[ignore = "slow: for the full table"]
+#[ignore = "compiles kernels of many sizes for a minute: for test-all"]
 fn heads_of_256() {
     dim(256);
 }
@@ -330,7 +330,7 @@ fn extreme_decays_are_finite_and_right() {
 }
 
 #[test]
-#[ignore = "like the others, for the full table"]
+#[ignore = "one more spec beside a dozen that always run: for test-all"]
 fn other_extreme_decays() {
     extremes(&[(-100.0, 3.0), (0.0, -5.0), (0.0, 3.0), (30.0, -5.0), (30.0, 3.0), (100.0, -5.0)]);
 }
