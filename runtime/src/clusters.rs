@@ -4,10 +4,9 @@ use crate::device::bound::{self, Bound};
 use crate::device::cpu::{Cpu, HostBuffer, HostKernel};
 use crate::device::{Device, Set};
 use anyhow::{Context, Result, anyhow, bail};
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use vlmc_artifact::kernels::{HOST, Kernels, Module};
 use vlmc_ir::dim::Symbol;
 use vlmc_ir::eval::{Data, EvalError, Real, Shape, Sizes, Tensor};
@@ -25,7 +24,7 @@ pub struct Clusters {
     /// The module of a function, by the function's name.
     of: HashMap<String, usize>,
     /// Modules at the sizes that they have run with.
-    bound: RefCell<HashMap<Key, Rc<Bound>>>,
+    bound: Mutex<HashMap<Key, Arc<Bound>>>,
 }
 
 /// A module and the values of its symbols.
@@ -48,7 +47,12 @@ impl Clusters {
         }
         let of = kernels.clusters.into_iter();
         let of = of.filter_map(|c| Some((c.function, *index.get(&c.module)?))).collect();
-        Ok(Some(Clusters { cpu, modules, of, bound: RefCell::default() }))
+        Ok(Some(Clusters { cpu, modules, of, bound: Mutex::default() }))
+    }
+
+    /// Whether a cluster has a host kernel.
+    pub fn has(&self, function: &str) -> bool {
+        self.of.contains_key(function)
     }
 
     /// How many clusters of a program have a host kernel, and how many there are.
@@ -119,15 +123,17 @@ impl Clusters {
         Ok(buffer)
     }
 
-    fn bind(&self, index: usize, m: &Module, f: &Function, sizes: &Sizes) -> Result<Rc<Bound>> {
+    fn bind(&self, index: usize, m: &Module, f: &Function, sizes: &Sizes) -> Result<Arc<Bound>> {
         let values = m.symbols.iter().map(|s| sizes.get(&Symbol::new(s))).collect();
         let key = (index, values);
-        if let Some(bound) = self.bound.borrow().get(&key) {
+        // A thread that panicked has inserted nothing by half.
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bound) = bound.get(&key) {
             return Ok(bound.clone());
         }
-        let bound = Rc::new(Bound::of(m, f, sizes)?);
-        self.bound.borrow_mut().insert(key, bound.clone());
-        Ok(bound)
+        let new = Arc::new(Bound::of(m, f, sizes)?);
+        bound.insert(key, new.clone());
+        Ok(new)
     }
 }
 

@@ -105,7 +105,7 @@ pub(super) fn finish(joint: &Joint, lowered: &[Lowered]) -> Result<Function, Aut
 }
 
 /// Drops functions that main does not reach: those of which only the differentiated form is called.
-pub(super) fn drop_unreached(program: &mut Program) {
+pub(crate) fn drop_unreached(program: &mut Program) {
     let mut called: FxHashSet<String> =
         program.main().map(|f| f.name.clone()).into_iter().collect();
     let mut kept = vec![];

@@ -27,6 +27,8 @@ mod total;
 
 pub use saved::{Saved, SavedList, SavedSet};
 
+pub(crate) use joint::drop_unreached;
+
 use reverse::{Differentiator, Joint, Template};
 use vlmc_ir::graph::{Program, Value};
 use vlmc_ir::ops::TypeError;

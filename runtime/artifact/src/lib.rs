@@ -20,14 +20,14 @@ pub use manifest::{Init, Loss, Manifest, Parameter, PassRecord, ProgramRecord};
 pub use plan::{
     Chunk, Communication, Fusion, Layout, MemoryPeak, NearMiss, Plan, Recompute, SchedulePlan,
 };
-pub use schedule::{Buffer, Schedule, Step};
+pub use schedule::{Buffer, Mesh, Place, Schedule, Step};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
 /// The version of the format. An executor refuses every other.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Why an artifact could not be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -5,9 +5,58 @@
 
 use serde::{Deserialize, Serialize};
 
+/// How many ranks there are along each axis. Context-parallel neighbours have neighbouring numbers,
+/// then data-parallel ones, then pipeline stages: rank `(p * dp + d) * cp + c`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Mesh {
+    /// Pipeline ranks.
+    pub pp: usize,
+    /// Context-parallel ranks.
+    pub cp: usize,
+    /// Data-parallel ranks.
+    pub dp: usize,
+}
+
+impl Default for Mesh {
+    fn default() -> Self {
+        Mesh { pp: 1, cp: 1, dp: 1 }
+    }
+}
+
+impl Mesh {
+    /// All ranks; `None` when their number does not fit.
+    pub fn size(&self) -> Option<usize> {
+        self.pp.checked_mul(self.cp)?.checked_mul(self.dp)
+    }
+
+    /// The place of a rank.
+    pub fn place(&self, rank: usize) -> Place {
+        Place { pp: rank / self.cp / self.dp, dp: rank / self.cp % self.dp, cp: rank % self.cp }
+    }
+
+    /// The rank at a place.
+    pub fn rank(&self, at: Place) -> usize {
+        (at.pp * self.dp + at.dp) * self.cp + at.cp
+    }
+}
+
+/// Where a rank is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Place {
+    /// Its pipeline rank.
+    pub pp: usize,
+    /// Its data-parallel rank.
+    pub dp: usize,
+    /// Its context-parallel rank.
+    pub cp: usize,
+}
+
 /// The steps of every rank.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Schedule {
+    /// The ranks.
+    #[serde(default)]
+    pub mesh: Mesh,
     /// Microbatches of a step, per data-parallel rank.
     pub microbatches: usize,
     /// Steps in order, one list a pipeline rank.
@@ -38,8 +87,12 @@ pub enum Buffer {
     LossCount(usize, String),
     /// The count of a loss over the whole step.
     TotalCount(String),
+    /// The sum of the squares of a gradient.
+    GradSquares(String),
     /// The norm of all gradients.
     GradNorm,
+    /// What one program of a microbatch gives to another, by its name there.
+    Value(usize, String),
     /// A number of the optimizer that changes from step to step.
     Scalar(String),
 }
@@ -66,13 +119,41 @@ pub enum Step {
         /// its count.
         outputs: Vec<Buffer>,
     },
-    /// Sums the counts of each loss over all microbatches and ranks.
+    /// Sums the counts of each loss over all microbatches and the data- and context-parallel ranks.
     Totals,
     /// Adds the gradients of a microbatch to the main gradients.
     Accumulate {
         /// Parameters.
         params: Vec<String>,
     },
+    /// Sends buffers to the rank of another stage, which receives them.
+    Send {
+        /// The stage's pipeline rank.
+        to: usize,
+        /// Which.
+        buffers: Vec<Buffer>,
+    },
+    /// Waits for buffers from the rank of another stage.
+    Receive {
+        /// The stage's pipeline rank.
+        from: usize,
+        /// Which.
+        buffers: Vec<Buffer>,
+    },
+    /// Sums main gradients over the data- and context-parallel ranks.
+    Reduce {
+        /// Parameters.
+        params: Vec<String>,
+    },
+    /// Sums the main gradient of a parameter that several stages use over them.
+    Tie {
+        /// The parameter.
+        param: String,
+        /// The pipeline ranks that have it.
+        ranks: Vec<usize>,
+    },
+    /// Makes the norm of all gradients from the squares that the ranks have, each parameter once.
+    Norm,
     /// Makes a master weight's rounded copy in the model's dtype.
     Publish {
         /// Parameters.

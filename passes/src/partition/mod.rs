@@ -1,0 +1,29 @@
+//! From one program to the programs of many ranks.
+
+mod assign;
+mod cut;
+
+pub use assign::{Phase, Stages, layers};
+pub use cut::{Crossing, Cut, Part, cut};
+
+use vlmc_ir::ops::TypeError;
+
+/// Why a program could not be partitioned.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct PartitionError {
+    /// In words.
+    pub message: String,
+}
+
+impl PartitionError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        PartitionError { message: message.into() }
+    }
+}
+
+impl From<TypeError> for PartitionError {
+    fn from(e: TypeError) -> Self {
+        PartitionError { message: e.message }
+    }
+}
