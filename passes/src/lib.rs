@@ -10,5 +10,7 @@ pub mod dce;
 pub mod fuse;
 pub mod manager;
 pub mod optimizer;
+pub mod partition;
 pub mod prune;
 pub mod rewrite;
+pub mod schedule;

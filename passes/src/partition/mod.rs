@@ -1,0 +1,4 @@
+//! How a model is spread over ranks.
+
+pub mod letters;
+pub mod placement;
