@@ -13,3 +13,4 @@ pub mod optimizer;
 pub mod partition;
 pub mod prune;
 pub mod rewrite;
+pub mod schedule;

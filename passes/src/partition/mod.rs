@@ -1,7 +1,10 @@
-//! From one program to the programs of many ranks.
+//! From one program to the programs of many ranks: which stage holds what, and the parts of the
+//! joint program that each stage runs.
 
 mod assign;
 mod cut;
+pub mod letters;
+pub mod placement;
 
 pub use assign::{Phase, Stages, layers};
 pub use cut::{Crossing, Cut, Part, cut};
