@@ -1,13 +1,15 @@
-//! The optimizer step as a program: gradient norm, clipping, one update for each parameter.
+//! The optimizer step of a rank as two programs, between which the ranks make the norm of all
+//! gradients.
 //!
 //! The formulas are functions of the language's standard library; this pass only calls them. The
-//! program's inputs are, for each parameter, `w.NAME`, `g.NAME`, `m.NAME`, `v.NAME` (f32, flat),
-//! and the scalars of [`SCALARS`]; its outputs `norm`, then `w.NAME`, `m.NAME`, `v.NAME`.
+//! first program takes `g.NAME` (f32, flat) of each parameter and gives the sum of its squares. The
+//! second takes the scalars of [`SCALARS`], `norm`, and of each parameter `g.NAME`, `w.NAME`,
+//! `m.NAME`, `v.NAME`; it clips, updates and gives `w.NAME`, `m.NAME`, `v.NAME`.
 
 use crate::manager::PassError;
 use vlmc_ir::dim::Dim;
 use vlmc_ir::graph::{Function, Program, Value};
-use vlmc_ir::ops::{Op, Scalar};
+use vlmc_ir::ops::Op;
 use vlmc_ir::ty::{DType, Ty};
 
 /// Scalar inputs, f32. `clip` is the largest norm allowed, 0 for any; `decay` is for parameters that
@@ -29,7 +31,27 @@ pub struct OptimizerParam {
 /// Gives a function of the standard library for vectors of `n` elements.
 pub type Library<'l> = dyn FnMut(&str, i64) -> Result<Function, PassError> + 'l;
 
-/// Builds the program.
+/// Builds the program of the squares.
+///
+/// # Errors
+/// Those of `library`, and a function that does not take what it should.
+pub fn squares_program(
+    params: &[OptimizerParam],
+    library: &mut Library<'_>,
+) -> Result<Program, PassError> {
+    let mut p = Program { name: "squares".to_string(), ..Program::default() };
+    let mut main = Function::new("main");
+    for q in params {
+        let g = main.add_input(&format!("g.{}", q.name), vector(q.elements), None);
+        let callee = instance(&mut p, "square_sum", q.elements, library)?;
+        let s = call(&mut main, &p, &callee, &[g])?;
+        main.add_output(Some(&q.name), s);
+    }
+    p.functions.push(main);
+    Ok(p)
+}
+
+/// Builds the program of the update.
 ///
 /// # Errors
 /// Those of `library`, and a function that does not take what it should.
@@ -46,26 +68,12 @@ pub fn optimizer_program(
     else {
         return Err(PassError::new("the scalars are not those of the optimizer"));
     };
-    let constant = Op::Constant { value: Scalar(0.0), dtype: DType::F32, shape: vec![] };
-    let zero: Value = push(&mut main, constant, &[])?;
-    let vector = |n: i64| Ty::new(DType::F32, vec![Dim::from(n)]);
-    let gradients: Vec<Value> = params
-        .iter()
-        .map(|q| main.add_input(&format!("g.{}", q.name), vector(q.elements), None))
-        .collect();
-    let mut squares = zero;
-    for (q, g) in params.iter().zip(&gradients) {
-        let callee = instance(&mut p, "square_sum", q.elements, library)?;
-        let s = call(&mut main, &p, &callee, &[*g])?;
-        squares = push(&mut main, Op::Add, &[squares, s])?;
-    }
-    let norm = push(&mut main, Op::Sqrt, &[squares])?;
+    let norm = main.add_input("norm", scalar, None);
     let callee = instance(&mut p, "clip_scale", 0, library)?;
     let scale = call(&mut main, &p, &callee, &[norm, clip])?;
-    main.add_output(Some("norm"), norm);
     let mut outputs = vec![];
-    for (q, g) in params.iter().zip(gradients) {
-        let [w, m, v] = ["w", "m", "v"]
+    for q in params {
+        let [g, w, m, v] = ["g", "w", "m", "v"]
             .map(|k| main.add_input(&format!("{k}.{}", q.name), vector(q.elements), None));
         let callee = instance(&mut p, "adamw", q.elements, library)?;
         let decay = if q.decay { decay } else { no_decay };
@@ -81,6 +89,10 @@ pub fn optimizer_program(
     }
     p.functions.push(main);
     Ok(p)
+}
+
+fn vector(n: i64) -> Ty {
+    Ty::new(DType::F32, vec![Dim::from(n)])
 }
 
 /// The name of a library function for vectors of `n` elements, added when it is new.
@@ -99,10 +111,6 @@ fn instance(
         p.functions.push(f);
     }
     Ok(full)
-}
-
-fn push(main: &mut Function, op: Op, operands: &[Value]) -> Result<Value, PassError> {
-    main.push(op, operands).map(Value::from).map_err(|e| PassError::new(e.to_string()))
 }
 
 fn call(

@@ -221,7 +221,8 @@ fn region(
     id
 }
 
-/// Drops inputs of main that nothing uses, for programs whose caller passes inputs by name.
+/// Drops inputs and parameters of main that nothing uses, for programs whose caller passes inputs by
+/// name.
 pub fn drop_unused_inputs(p: &mut Program) {
     let Some(main) = p.functions.last_mut() else { return };
     let mut used = vec![false; main.nodes.len()];
@@ -230,15 +231,19 @@ pub fn drop_unused_inputs(p: &mut Program) {
         used[v.node.0 as usize] = true;
     }
     let mut map = vec![NodeId(0); main.nodes.len()];
-    let mut inputs = vec![];
-    let mut nodes = vec![];
+    let (mut inputs, mut params, mut nodes) = (vec![], vec![], vec![]);
     for (i, mut n) in std::mem::take(&mut main.nodes).into_iter().enumerate() {
-        if let Op::Input { index } = &mut n.op {
-            if !used[i] {
-                continue;
+        match &mut n.op {
+            Op::Input { .. } | Op::Param { .. } if !used[i] => continue,
+            Op::Input { index } => {
+                inputs.push(main.inputs[*index as usize].clone());
+                *index = inputs.len() as u32 - 1;
             }
-            inputs.push(main.inputs[*index as usize].clone());
-            *index = inputs.len() as u32 - 1;
+            Op::Param { index } => {
+                params.push(main.params[*index as usize].clone());
+                *index = params.len() as u32 - 1;
+            }
+            _ => {}
         }
         map[i] = NodeId(nodes.len() as u32);
         n.operands.iter_mut().for_each(|v| v.node = map[v.node.0 as usize]);
@@ -251,5 +256,6 @@ pub fn drop_unused_inputs(p: &mut Program) {
         }
     }
     main.inputs = inputs;
+    main.params = params;
     main.nodes = nodes;
 }

@@ -15,7 +15,6 @@ use vlmc_data::tensor::HostTensor;
 use vlmc_ir::dim::Symbol;
 use vlmc_ir::eval::{EvalError, Evaluator, Real, Sizes, Tensor};
 use vlmc_ir::graph::{Function, HostCall, Param, Program};
-use vlmc_ir::text::parse;
 use vlmc_ir::ty::{DType, Ty};
 
 /// The exchange with other ranks: what is sent has the buffer as its tag.

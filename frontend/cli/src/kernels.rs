@@ -27,7 +27,7 @@ pub fn make(compiled: &mut Compiled, targets: &[Target], cache: Option<&Path>) -
         }
         false => None,
     };
-    let program = &compiled.fused.program;
+    let program = &compiled.parts;
     let built = build(program, targets, ptxas.as_ref())?;
     for (function, refusal) in &built.refused {
         let at = refusal.origin.as_ref().map_or_else(String::new, |o| {

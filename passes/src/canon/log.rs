@@ -41,6 +41,18 @@ impl Log {
         *self.events.entry(event).or_default() += 1;
     }
 
+    /// Adds the decisions of another log.
+    pub fn append(&mut self, other: Log) {
+        for (event, n) in other.events {
+            *self.events.entry(event).or_default() += n;
+        }
+        for w in other.warnings {
+            if !self.warnings.contains(&w) {
+                self.warnings.push(w);
+            }
+        }
+    }
+
     /// Decisions in a fixed order.
     pub fn events(&self) -> impl Iterator<Item = (&Event, usize)> {
         self.events.iter().map(|(e, n)| (e, *n))

@@ -70,6 +70,43 @@ pub fn layers(program: &Program) -> Vec<NodeId> {
     main.node_ids().filter(is_layer).collect()
 }
 
+/// The calls of main behind the stacks that mix tokens: layers that predict further tokens.
+pub fn further_layers(program: &Program) -> Vec<NodeId> {
+    let Some(main) = program.main() else { return vec![] };
+    let before = ancestors(main, &layers(program));
+    let late = after_totals(main);
+    let open = |id: &NodeId| {
+        let i = id.0 as usize;
+        let Op::Call { callee, .. } = &main.node(*id).op else { return false };
+        !before[i] && !late[i] && mixes(program, callee)
+    };
+    main.node_ids().filter(open).collect()
+}
+
+/// Whether a function or one that it calls mixes the tokens of a sequence.
+fn mixes(program: &Program, function: &str) -> bool {
+    program.function(function).is_some_and(|f| {
+        f.nodes.iter().any(|n| match &n.op {
+            Op::Attention { .. } | Op::GatedDeltaRule => true,
+            // Callees come before callers, so this ends.
+            Op::Call { callee, .. } => mixes(program, callee),
+            _ => false,
+        })
+    })
+}
+
+/// Nodes that any of `roots` needs, these among them.
+fn ancestors(main: &Function, roots: &[NodeId]) -> Vec<bool> {
+    let mut needed = vec![false; main.nodes.len()];
+    roots.iter().for_each(|r| needed[r.0 as usize] = true);
+    for i in (0..main.nodes.len()).rev() {
+        if needed[i] {
+            main.nodes[i].operands.iter().for_each(|v| needed[v.node.0 as usize] = true);
+        }
+    }
+    needed
+}
+
 /// Whether each node follows from a loss's total, and so belongs to the backward pass.
 fn after_totals(main: &Function) -> Vec<bool> {
     let mut late = vec![false; main.nodes.len()];
@@ -150,36 +187,6 @@ impl<'p> Assigner<'p> {
         Ok(places)
     }
 
-    /// Nodes that any of `roots` needs, these among them.
-    fn ancestors(&self, roots: &[NodeId]) -> Vec<bool> {
-        let mut needed = vec![false; self.main.nodes.len()];
-        roots.iter().for_each(|r| needed[r.0 as usize] = true);
-        for i in (0..self.main.nodes.len()).rev() {
-            if needed[i] {
-                self.main.nodes[i].operands.iter().for_each(|v| needed[v.node.0 as usize] = true);
-            }
-        }
-        needed
-    }
-
-    /// Calls behind the stacks that mix tokens: layers that predict further tokens.
-    fn further_layers(&self, before: &[bool]) -> Vec<NodeId> {
-        let mixes = |name: &str| {
-            self.program.function(name).is_some_and(|f| {
-                f.nodes.iter().any(|n| {
-                    matches!(n.op, Op::Attention { .. } | Op::GatedDeltaRule)
-                })
-            })
-        };
-        let open = |id: &NodeId| {
-            let i = id.0 as usize;
-            !before[i]
-                && !self.late[i]
-                && matches!(&self.main.node(*id).op, Op::Call { callee, .. } if mixes(callee))
-        };
-        self.main.node_ids().filter(open).collect()
-    }
-
     /// The last stage of a forward node's operands.
     fn operands_stage(&self, i: usize, phase: Phase) -> impl Iterator<Item = usize> + '_ {
         self.main.nodes[i].operands.iter().filter_map(move |v| {
@@ -191,9 +198,9 @@ impl<'p> Assigner<'p> {
     }
 
     fn forward(&mut self, layers: &[NodeId]) {
-        let before = self.ancestors(layers);
-        let further = self.further_layers(&before);
-        let before_further = self.ancestors(&further);
+        let before = ancestors(self.main, layers);
+        let further = further_layers(self.program);
+        let before_further = ancestors(self.main, &further);
         let elements = |main: &Function, v: Value| {
             let dims = &main.ty(v).dims;
             dims.iter().map(|d| d.size().as_constant().unwrap_or(1 << 20)).product::<i64>()

@@ -6,7 +6,7 @@ mod cut;
 pub mod letters;
 pub mod placement;
 
-pub use assign::{Phase, Stages, layers};
+pub use assign::{Phase, Stages, further_layers, layers};
 pub use cut::{Crossing, Cut, Part, cut};
 
 use vlmc_ir::ops::TypeError;

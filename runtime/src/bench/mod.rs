@@ -11,7 +11,6 @@ pub use report::{BenchReport, KernelReport, Timing};
 use crate::device::bound::{self, Bound};
 use crate::device::cpu::Cpu;
 use crate::device::{Device, Set};
-use crate::executor::STEP;
 use crate::options::{BenchDevice, BenchOptions};
 use crate::output::say;
 use crate::run::Failure;
@@ -154,13 +153,26 @@ fn prepare<'a>(program: &'a Program, work: &Work<'a>) -> Result<(Subject<'a>, Ve
     Ok((subject, cases))
 }
 
+/// One program with the functions of all, which have the clusters.
 fn program(artifact: &Artifact) -> Result<Program> {
-    let text = artifact.programs.iter().find(|(name, _)| name == STEP);
-    let (_, text) = text.ok_or_else(|| anyhow!("the artifact has no program `{STEP}`"))?;
-    parse::program(text).map_err(|e| {
-        let (line, column) = parse::line_column(text, e.at);
-        anyhow!("programs/{STEP}.vir:{line}:{column}: {e}")
-    })
+    let mut all = Program::default();
+    for (name, text) in &artifact.programs {
+        let p = parse::program(text).map_err(|e| {
+            let (line, column) = parse::line_column(text, e.at);
+            anyhow!("programs/{name}.vir:{line}:{column}: {e}")
+        })?;
+        for s in p.symbols {
+            if !all.symbols.contains(&s) {
+                all.symbols.push(s);
+            }
+        }
+        for f in p.functions {
+            if f.cluster.is_some() && all.function(&f.name).is_none() {
+                all.functions.push(f);
+            }
+        }
+    }
+    Ok(all)
 }
 
 fn choose<'k>(kernels: &'k Kernels, name: Option<&str>) -> Result<Vec<&'k Module>> {

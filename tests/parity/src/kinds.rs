@@ -1,5 +1,6 @@
 //! What each kind of case asks of the product, and how its tensors are named and shaped there.
 
+use vlmc::compile::Spread;
 use crate::case::{Case, reshaped};
 use crate::compare::{Row, exact, floats};
 use crate::runner::{Ask, Form, Runner, output, seen, twice};
@@ -21,8 +22,14 @@ pub struct Specs {
 ///
 /// # Errors
 /// When the case cannot be run at all.
-pub fn run_case(specs: &Specs, case: &Case, precision: Precision, fused: bool) -> Result<Vec<Row>> {
-    let r = Runner { specs, case, precision, fused };
+pub fn run_case(
+    specs: &Specs,
+    case: &Case,
+    precision: Precision,
+    fused: bool,
+    spread: &Spread,
+) -> Result<Vec<Row>> {
+    let r = Runner { specs, case, precision, fused, spread };
     match case.kind.as_str() {
         "rmsnorm" => r.plain("rmsnorm", &["x"], &["weight"]),
         "gated_rmsnorm" => r.plain("gated_rmsnorm", &["x", "gate"], &["weight"]),

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use vlmc::eval::Precision;
 use vlmc_frontend::diag::render::{Format, all};
 use vlmc_frontend::elab::Library;
-use vlmc_parity::{case, compare, kinds};
+use vlmc_parity::{case, compare, kinds, layout};
 
 /// Functions that stand for kinds of cases that are no module by themselves.
 const GOLDEN: &str = include_str!("../specs/golden.vlm");
@@ -32,6 +32,10 @@ struct Args {
     /// reference
     #[arg(long)]
     fused: bool,
+    /// Spread the trainings of whole models over ranks: `pp=2,vpp=2,cp=2,dp=2`, with
+    /// `schedule=NAME` and `layout=LETTERS` where they are not the defaults.
+    #[arg(long, default_value = "")]
+    layout: String,
     /// Print every tensor, not only those that fail.
     #[arg(long)]
     verbose: bool,
@@ -54,6 +58,7 @@ fn run(args: &Args) -> Result<bool> {
         Dtype::Bf16 => Precision::Bf16,
         Dtype::F64 => Precision::F64,
     };
+    let spread = layout::parse(&args.layout)?;
     let specs = kinds::Specs {
         ops: load("golden.vlm", GOLDEN)?,
         model: {
@@ -64,7 +69,7 @@ fn run(args: &Args) -> Result<bool> {
     let (mut passed, mut failed) = (0, 0);
     for path in case::find(&args.paths)? {
         let case = case::Case::open(&path)?;
-        let rows = match kinds::run_case(&specs, &case, precision, args.fused) {
+        let rows = match kinds::run_case(&specs, &case, precision, args.fused, &spread) {
             Ok(rows) => rows,
             Err(e) => {
                 println!("{:32} {e:#}", case.name);

@@ -3,6 +3,7 @@
 use crate::case::{Case, ints, permuted, reshaped, rows_of};
 use crate::compare::{Row, floats};
 use crate::kinds::Specs;
+use vlmc::compile::Spread;
 use anyhow::{Result, anyhow, bail};
 use serde_json::Value as Json;
 use vlmc::eval::{
@@ -88,6 +89,8 @@ pub(crate) struct Runner<'r> {
     pub(crate) precision: Precision,
     /// Programs run in clusters.
     pub(crate) fused: bool,
+    /// The ranks over which trainings are spread.
+    pub(crate) spread: &'r Spread,
 }
 
 pub(crate) fn setting(path: &str, value: Raw) -> Setting {

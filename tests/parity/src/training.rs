@@ -4,7 +4,8 @@ use crate::case::Case;
 use crate::compare::{Row, floats};
 use anyhow::{Result, anyhow, bail};
 use serde_json::Value as Json;
-use vlmc::compile::{Capacity, CompileError, CompileRequest, compile};
+use vlmc::compile::{Capacity, CompileError, CompileRequest, Spread, compile};
+use vlmc_data::pack::alignment;
 use vlmc::eval::Precision;
 use vlmc::kernels::host;
 use vlmc_artifact::Buffer;
@@ -27,7 +28,10 @@ pub fn judge(
     batch: &Batch,
     precision: Precision,
     fused: bool,
+    spread: &Spread,
 ) -> Result<Vec<Row>> {
+    let mut batch = batch.clone();
+    batch.align(alignment(spread.cp))?;
     let grids = batch.grids();
     let request = CompileRequest {
         variant: None,
@@ -39,7 +43,7 @@ pub fn judge(
             patches: vision::patch_count(&grids)?,
             frames: grids.iter().map(|g| g.t).sum(),
         },
-        microbatches: 1,
+        spread: spread.clone(),
         fused,
         flags: Default::default(),
     };
@@ -49,17 +53,17 @@ pub fn judge(
     })?;
     if precision == Precision::F64 {
         let executor = Executor::<f64>::new(compiled.artifact, false)?;
-        return train(case, executor, batch, precision);
+        return train(case, executor, &batch, precision);
     }
     let mut executor = Executor::<f32>::new(compiled.artifact, false)?;
     if fused {
-        let (clusters, refused) = host(&compiled.fused.program)?;
+        let (clusters, refused) = host(&compiled.parts)?;
         for (function, refusal) in &refused {
             println!("{:32} @{function} has no kernel: {refusal}", case.name);
         }
         executor.use_kernels(clusters);
     }
-    train(case, executor, batch, precision)
+    train(case, executor, &batch, precision)
 }
 
 fn train<R: Real>(
@@ -74,7 +78,9 @@ fn train<R: Real>(
     for p in &parameters {
         executor.set_parameter(p, &case.tensor(&format!("param.{}", p.name))?)?;
     }
-    let batches = [batch.clone()];
+    // Every microbatch is the whole batch: loss and gradients are those of one.
+    let schedule = &executor.artifact().schedule;
+    let batches = vec![batch.clone(); schedule.microbatches * schedule.mesh.dp];
     let mut rows = vec![];
     let first = executor.step(&batches, &optimizer.scalars(0), false)?;
     let loss = HostTensor::new(vec![], HostData::F64(vec![first.loss]))?;

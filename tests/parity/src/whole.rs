@@ -186,6 +186,7 @@ impl Runner<'_> {
             &batch,
             self.precision,
             self.fused,
+            self.spread,
         )?);
         Ok(rows)
     }

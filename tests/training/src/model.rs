@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use indexmap::IndexMap;
-use vlmc::compile::{Capacity, CompileError, CompileRequest, Compiled, PASSES, compile};
+use vlmc::compile::{Capacity, CompileError, CompileRequest, Compiled, PASSES, Spread, compile};
 use vlmc::eval::{Precision, Request};
 use vlmc_artifact::{Artifact, Buffer, Parameter};
 use vlmc_data::batch::Batch;
@@ -107,7 +107,7 @@ impl Model {
             settings: self.settings.clone(),
             dtype,
             capacity,
-            microbatches,
+            spread: Spread::one(u32::try_from(microbatches)?),
             fused: false,
             flags: Default::default(),
         };

@@ -7,7 +7,7 @@ use crate::ui::{Done, file_error};
 use clap::ValueEnum;
 use indexmap::IndexMap;
 use std::path::Path;
-use vlmc::compile::{CompileError, CompileRequest, Compiled, compile};
+use vlmc::compile::{CompileError, CompileRequest, Compiled, Spread, compile};
 use vlmc_frontend::diag::{Code, Diag};
 use vlmc_frontend::elab;
 use vlmc_ir::text::print;
@@ -64,7 +64,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
         settings: chosen.settings.clone(),
         dtype,
         capacity,
-        microbatches,
+        spread: Spread::one(u32::try_from(microbatches).unwrap_or(u32::MAX)),
         fused: !args.target.is_empty(),
         flags: flags(c),
     };
@@ -186,6 +186,7 @@ fn dump(c: &Context, compiled: &Compiled, lib: &elab::Library, directory: &Path)
         ("10-forward.vir", print::program(&compiled.forward)),
         ("20-joint.vir", print::program(&compiled.joint)),
         ("30-fused.vir", print::program(&compiled.fused.program)),
+        ("50-partitioned.vir", print::program(&compiled.parts)),
         ("fusion.txt", vlmc::fusion::text(&compiled.fused)),
     ] {
         let path = directory.join(name);

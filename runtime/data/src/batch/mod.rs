@@ -227,6 +227,35 @@ impl Batch {
         Ok(())
     }
 
+    /// Pads each document to a multiple of `multiple` rows, as context-parallel ranks need it.
+    ///
+    /// # Errors
+    /// If `multiple` is 0 or the rows do not fit in 32 bits.
+    pub fn align(&mut self, multiple: usize) -> Result<(), BatchError> {
+        let tokens = self.tokens();
+        let rows: Vec<Vec<usize>> = self.layout.documents().map(|d| d.rows().collect()).collect();
+        let lengths: Vec<usize> = rows.iter().map(Vec::len).collect();
+        let padded = SequenceLayout::from_lengths(&lengths, multiple)?;
+        // Where each row of the new pack comes from.
+        let mut from: Vec<Option<usize>> = vec![None; padded.rows()];
+        for (d, rows) in padded.documents().zip(&rows) {
+            d.valid_rows().zip(rows).for_each(|(to, row)| from[to] = Some(*row));
+        }
+        let moved = |values: &[i64], fill: i64| -> Vec<i64> {
+            from.iter().map(|row| row.map_or(fill, |row| values[row])).collect()
+        };
+        self.input_ids = moved(&self.input_ids, 0);
+        self.labels = moved(&self.labels, IGNORED_LABEL);
+        self.token_types = self.token_types.as_ref().map(|t| moved(t, 0));
+        self.position_ids = self.position_ids.as_ref().map(|ids| {
+            (0..3).flat_map(|axis| moved(&ids[axis * tokens..(axis + 1) * tokens], 0)).collect()
+        });
+        let cu_padded = padded.cu_seqlens_padded().to_vec();
+        let cu_valid = self.layout.cu_seqlens()[..cu_padded.len()].to_vec();
+        self.layout = SequenceLayout::new(cu_valid, cu_padded, from.len())?;
+        Ok(())
+    }
+
     /// Rows of the pack.
     pub fn tokens(&self) -> usize {
         self.input_ids.len()

@@ -1,0 +1,410 @@
+//! From a spec to an artifact.
+
+mod facts;
+mod plan;
+mod steps;
+
+pub use facts::vocabulary;
+
+use crate::fusion;
+use anyhow::{Result, anyhow, bail};
+use indexmap::IndexMap;
+use sha2::{Digest, Sha256};
+use steps::{COUNTS, Steps, optimizer, squares};
+use vlmc_artifact as artifact;
+use vlmc_artifact::{Artifact, Manifest, PassRecord, ProgramRecord};
+use vlmc_frontend::diag::Diags;
+use vlmc_frontend::elab::{Library, Setting, Target, lower};
+use vlmc_ir::graph::{Function, Output, OutputKind, Program};
+use vlmc_ir::text::print;
+use vlmc_ir::ty::DType;
+use vlmc_passes::autodiff::{Options, Seeds, differentiate};
+use vlmc_passes::fuse::{self, Fused};
+use vlmc_passes::manager::{self, Pass, PassError};
+use vlmc_passes::optimizer::{OptimizerParam, optimizer_program, squares_program};
+use vlmc_passes::partition::placement::{Content, Grid, Model, Placement, Split, place};
+use vlmc_passes::partition::{Cut, Part, Phase, Stages, cut};
+use vlmc_passes::prune::drop_unused_inputs;
+use vlmc_passes::schedule::{Kind, schedule};
+
+/// What to compile.
+#[derive(Clone, Debug)]
+pub struct CompileRequest<'r> {
+    /// The variant.
+    pub variant: Option<&'r str>,
+    /// Further settings.
+    pub settings: Vec<Setting>,
+    /// What the model dtype stands for.
+    pub dtype: DType,
+    /// Capacities.
+    pub capacity: Capacity,
+    /// Microbatches of a step, and how they are spread over ranks.
+    pub spread: Spread,
+    /// The step runs the fused graph; its numbers are those of the other to the last bit.
+    pub fused: bool,
+    /// Flags as merged, for the manifest.
+    pub flags: IndexMap<String, String>,
+}
+
+/// Sizes that buffers are made for; the numbers of a batch may be smaller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Capacity {
+    /// Rows of a microbatch.
+    pub tokens: usize,
+    /// Documents of a microbatch.
+    pub docs: usize,
+    /// Patches of all pictures of a microbatch.
+    pub patches: usize,
+    /// Frames of all pictures of a microbatch; an image is one.
+    pub frames: usize,
+}
+
+impl Capacity {
+    fn of(&self, symbol: &str) -> Option<usize> {
+        match symbol {
+            "tokens" => Some(self.tokens),
+            "docs" => Some(self.docs),
+            "patches" => Some(self.patches),
+            "frames" => Some(self.frames),
+            _ => None,
+        }
+    }
+}
+
+/// Why there is no artifact.
+#[derive(Debug)]
+pub enum CompileError {
+    /// The spec is wrong.
+    Spec(Diags),
+    /// Something else.
+    Other(anyhow::Error),
+}
+
+impl From<anyhow::Error> for CompileError {
+    fn from(e: anyhow::Error) -> Self {
+        CompileError::Other(e)
+    }
+}
+
+/// How a step is spread over ranks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Spread {
+    /// Pipeline ranks and the chunks of each.
+    pub grid: Grid,
+    /// How layers are divided among them.
+    pub split: Split,
+    /// The order of chunks and microbatches.
+    pub kind: Kind,
+    /// Microbatches of a step, per data-parallel rank.
+    pub microbatches: u32,
+    /// Microbatches that a chunk takes in a row.
+    pub group: u32,
+    /// Context-parallel ranks.
+    pub cp: usize,
+    /// Data-parallel ranks.
+    pub dp: usize,
+}
+
+impl Spread {
+    /// One rank.
+    pub fn one(microbatches: u32) -> Spread {
+        let grid = Grid { pp: 1, vpp: 1 };
+        Spread {
+            grid,
+            split: Split::Even { embedding: false, loss: false },
+            kind: Kind::default_for(grid),
+            microbatches,
+            group: 1,
+            cp: 1,
+            dp: 1,
+        }
+    }
+
+    /// The ranks.
+    pub fn mesh(&self) -> artifact::Mesh {
+        artifact::Mesh { pp: self.grid.pp as usize, cp: self.cp, dp: self.dp }
+    }
+}
+
+/// Every stage of a compilation, which dumps show.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    /// The forward program, as lowered.
+    pub forward: Program,
+    /// Forward, losses and backward.
+    pub joint: Program,
+    /// The same in clusters, but for main.
+    pub fused: Fused,
+    /// The programs of all stages, each function once.
+    pub parts: Program,
+    /// What is written.
+    pub artifact: Artifact,
+}
+
+/// Compiles a model.
+///
+/// # Errors
+/// When the spec is wrong, or a capacity does not fit it.
+pub fn compile(lib: &Library, r: &CompileRequest<'_>) -> Result<Compiled, CompileError> {
+    let lowered = lower(
+        lib,
+        &Target {
+            function: None,
+            args: &[],
+            variant: r.variant,
+            settings: &r.settings,
+            shapes: &[],
+            dtype: r.dtype,
+        },
+    );
+    let Some(forward) = lowered.program else { return Err(CompileError::Spec(lowered.diags)) };
+    Ok(finish(lib, r, forward)?)
+}
+
+fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Compiled> {
+    let mut records = vec![];
+    let mut training = forward.clone();
+    only_losses(&mut training)?;
+    let training = passes(&training, &mut records)?;
+    let options = Options { seeds: Seeds::Totals, ..Options::default() };
+    let differentiated = differentiate(&training, &options)?;
+    records.push(PassRecord {
+        name: "autodiff".to_string(),
+        changed: true,
+        ops_before: ops(&training),
+        ops_after: ops(&differentiated),
+    });
+    let joint = passes(&differentiated, &mut records)?;
+    let mut fused = fuse_functions(&joint)?;
+    records.push(PassRecord {
+        name: "fuse".to_string(),
+        changed: fused.program != joint,
+        ops_before: ops(&joint),
+        ops_after: ops(&fused.program),
+    });
+    let counts = counts(&training, &mut records)?;
+    let parameters = facts::parameters(&forward, &joint)?;
+    let capacities = facts::capacities(&joint, &r.capacity)?;
+
+    let model = facts::model(&training)?;
+    let placement = place(&model, r.spread.grid, &r.spread.split)?;
+    let mut cut = cut(if r.fused { &fused.program } else { &joint }, &stages(&model, &placement)?)?;
+    if r.fused {
+        for part in &mut cut.parts {
+            fuse_main(part, &mut fused)?;
+        }
+    }
+    let slots = schedule(r.spread.kind, r.spread.grid, r.spread.microbatches, r.spread.group)?;
+    let trained = parameters.iter().filter(|p| p.trained);
+    let trained: Vec<String> = trained.map(|p| p.name.clone()).collect();
+    let steps = Steps {
+        mesh: r.spread.mesh(),
+        slots: &slots,
+        cut: &cut,
+        counts: &counts,
+        trained: &trained,
+    };
+    let mut programs =
+        vec![Named::new(COUNTS, "counts of the losses, by which gradients are divided", &counts)];
+    for part in &cut.parts {
+        let purpose = match part.phase {
+            Phase::Forward => format!("forward of a microbatch on stage {}", part.stage),
+            Phase::Backward => format!("backward of a microbatch on stage {}", part.stage),
+        };
+        programs.push(Named::new(&part.name(), &purpose, &part.program));
+    }
+    for rank in 0..slots.ranks.len() {
+        let on = steps.trained_on(rank);
+        let params: Vec<OptimizerParam> = parameters
+            .iter()
+            .filter(|p| on.contains(&p.name))
+            .map(|p| OptimizerParam {
+                name: p.name.clone(),
+                elements: p.shape.iter().product::<usize>() as i64,
+                decay: p.decay,
+            })
+            .collect();
+        let mut library = |name: &str, n: i64| library_function(lib, name, n);
+        let squares_of = squares_program(&params, &mut library)?;
+        let update = optimizer_program(&params, &mut library)?;
+        programs.push(Named::new(&squares(rank), "squares of gradients", &squares_of));
+        programs.push(Named::new(&optimizer(rank), "clipping and update", &update));
+    }
+    let mut plan =
+        plan::plan(&forward, &model, &placement, &cut, &slots, &capacities, &r.spread)?;
+    plan.fusions = fusion::fusions(&fused);
+    plan.near_misses = fusion::near_misses(&fused);
+    let manifest = Manifest {
+        format: artifact::FORMAT,
+        tool_version: env!("CARGO_PKG_VERSION").to_string(),
+        model: forward.name.clone(),
+        variant: forward.variant.clone(),
+        spec_hash: spec_hash(lib),
+        flags: r.flags.clone(),
+        targets: vec!["reference".to_string()],
+        passes: records,
+        programs: programs.iter().map(|p| p.record.clone()).collect(),
+        capacities,
+        vocabulary: facts::vocabulary(&forward),
+        dtype: r.dtype.name().to_string(),
+        losses: facts::losses(&joint),
+        parameters,
+    };
+    let schedule = steps.schedule()?;
+    let programs = programs.into_iter().map(|p| (p.record.name, p.text)).collect();
+    let artifact = Artifact { manifest, plan, schedule, programs };
+    Ok(Compiled { forward, joint, fused, parts: union(&cut), artifact })
+}
+
+/// A program of the artifact.
+struct Named {
+    record: ProgramRecord,
+    text: String,
+}
+
+impl Named {
+    fn new(name: &str, purpose: &str, program: &Program) -> Named {
+        let record = ProgramRecord { name: name.to_string(), purpose: purpose.to_string() };
+        Named { record, text: print::program(program) }
+    }
+}
+
+/// Fuses every function but main, which is cut into parts first: a cluster must not span stages.
+fn fuse_functions(joint: &Program) -> Result<Fused> {
+    let mut functions = joint.clone();
+    let main = functions.functions.pop().ok_or_else(|| anyhow!("the program is empty"))?;
+    let mut fused = fuse::program(&functions, &fuse::Options::default())?;
+    fused.program.functions.push(main);
+    Ok(fused)
+}
+
+/// Fuses the main of a part, and adds what was done to the log.
+fn fuse_main(part: &mut Part, log: &mut Fused) -> Result<()> {
+    let main = part.program.functions.pop().ok_or_else(|| anyhow!("the part is empty"))?;
+    let alone = Program { functions: vec![main], ..part.program.clone() };
+    let fused = fuse::program(&alone, &fuse::Options::default())?;
+    part.program.functions.extend(fused.program.functions);
+    log.table.extend(fused.table);
+    log.log.decisions.append(fused.log.decisions);
+    Ok(())
+}
+
+/// Every function of all parts once: what dumps show and kernels are made from.
+fn union(cut: &Cut) -> Program {
+    let mut functions: IndexMap<&str, &Function> = IndexMap::new();
+    let (mut mains, mut first) = (vec![], None);
+    for part in &cut.parts {
+        first = first.or(Some(&part.program));
+        if let Some((main, callees)) = part.program.functions.split_last() {
+            mains.push(main);
+            callees.iter().for_each(|f| {
+                functions.entry(&f.name).or_insert(f);
+            });
+        }
+    }
+    let functions = functions.into_values().chain(mains).cloned().collect();
+    Program { functions, ..first.cloned().unwrap_or_default() }
+}
+
+/// The stage of every layer.
+fn stages(model: &Model, placement: &Placement) -> Result<Stages> {
+    let count = placement.chunks.len();
+    let of = |c: Content| placement.chunk_of(&c);
+    let layers = (0..model.layers.len() as u32).map(|i| {
+        of(Content::Layer(i)).ok_or_else(|| anyhow!("internal error: layer {i} is not placed"))
+    });
+    Ok(Stages {
+        count,
+        layers: layers.collect::<Result<_>>()?,
+        mtp: of(Content::Mtp(0)).unwrap_or(count.saturating_sub(1)),
+    })
+}
+
+/// Nodes of all functions.
+fn ops(p: &Program) -> usize {
+    p.functions.iter().map(|f| f.nodes.len()).sum()
+}
+
+/// What cleans a program up, before it is differentiated and after.
+pub const PASSES: [&str; 4] = ["canon", "cse", "dce", "prune"];
+
+fn passes(p: &Program, records: &mut Vec<PassRecord>) -> Result<Program> {
+    let mut program = p.clone();
+    for name in PASSES {
+        let pass: &Pass = manager::find(name).ok_or_else(|| anyhow!("no pass `{name}`"))?;
+        let before = ops(&program);
+        let outcome = manager::run(&program, &[pass])?;
+        records.push(PassRecord {
+            name: name.to_string(),
+            changed: outcome.steps.iter().any(|s| s.changed),
+            ops_before: before,
+            ops_after: ops(&outcome.program),
+        });
+        program = outcome.program;
+    }
+    Ok(program)
+}
+
+fn main_of(p: &mut Program) -> Result<&mut Function> {
+    p.functions.last_mut().ok_or_else(|| anyhow!("the program is empty"))
+}
+
+/// Training drops what is no loss.
+fn only_losses(p: &mut Program) -> Result<()> {
+    let main = main_of(p)?;
+    main.outputs.retain(|o| matches!(o.kind, OutputKind::Loss { .. }));
+    if main.outputs.is_empty() {
+        bail!("the model has no loss, so there is nothing to train");
+    }
+    Ok(())
+}
+
+/// A program of the losses' counts alone.
+fn counts(training: &Program, records: &mut Vec<PassRecord>) -> Result<Program> {
+    let mut p = training.clone();
+    let main = main_of(&mut p)?;
+    let counts = main.outputs.iter().filter_map(|o| match &o.kind {
+        OutputKind::Loss { count, .. } => {
+            Some(Output { name: o.name.clone(), value: *count, kind: OutputKind::Value })
+        }
+        _ => None,
+    });
+    main.outputs = counts.collect();
+    let mut p = passes(&p, records)?;
+    drop_unused_inputs(&mut p);
+    Ok(p)
+}
+
+/// A function of the standard library on vectors of `n` elements, lowered.
+fn library_function(lib: &Library, name: &str, n: i64) -> Result<Function, PassError> {
+    let shapes: Vec<(String, Vec<usize>)> =
+        ["w", "g", "m", "v"].iter().map(|a| (a.to_string(), vec![n as usize])).collect();
+    let std = lib.standard();
+    let target = Target {
+        function: Some(name),
+        args: &[],
+        variant: None,
+        settings: &[],
+        shapes: &shapes,
+        dtype: DType::F32,
+    };
+    let lowered = lower(&std, &target);
+    let program = lowered
+        .program
+        .ok_or_else(|| PassError::new(format!("the standard library's `{name}` does not lower")))?;
+    program
+        .functions
+        .into_iter()
+        .next_back()
+        .ok_or_else(|| PassError::new(format!("the standard library's `{name}` is empty")))
+}
+
+fn spec_hash(lib: &Library) -> String {
+    let mut h = Sha256::new();
+    for id in lib.sources.ids() {
+        h.update(lib.sources.text(id).as_bytes());
+        h.update([0]);
+    }
+    h.finalize().iter().map(|b| format!("{b:02x}")).collect()
+}
+
