@@ -93,90 +93,20 @@ impl MeshAxis {
     }
 }
 
-/// How the rows of a sharded sequence are dealt out to the ranks.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub enum Order {
-    /// Rank r holds the r-th of equal runs.
-    #[default]
-    Contiguous,
-    /// Each document is cut in 2·C runs and rank r holds runs r and 2C-1-r, which balances causal
-    /// attention.
-    Zigzag,
-}
-
-/// How one dim is divided.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub struct DimSharding {
-    /// Mesh axes that divide the dim, outermost first; each segment of the dim is divided alike.
-    pub axes: Vec<MeshAxis>,
-    /// Order of the pieces.
-    pub order: Order,
-}
-
-/// How a tensor lies on the mesh. The default is: whole on every rank.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub struct Sharding {
-    /// One entry a dim, or empty when no dim is divided.
-    dims: Vec<DimSharding>,
-    /// Axes over which a sum is still owed.
-    partial: Vec<MeshAxis>,
-}
-
-impl Sharding {
-    /// Builds the normal form: no entries when no dim is divided, partial axes sorted.
-    pub fn new(mut dims: Vec<DimSharding>, mut partial: Vec<MeshAxis>) -> Self {
-        for d in dims.iter_mut().filter(|d| d.axes.is_empty()) {
-            *d = DimSharding::default();
-        }
-        if dims.iter().all(|d| d.axes.is_empty()) {
-            dims.clear();
-        }
-        partial.sort();
-        partial.dedup();
-        Sharding { dims, partial }
-    }
-
-    /// Whole on every rank.
-    pub fn is_replicated(&self) -> bool {
-        self.dims.is_empty() && self.partial.is_empty()
-    }
-
-    /// The division of dim `i`.
-    pub fn dim(&self, i: usize) -> Option<&DimSharding> {
-        self.dims.get(i).filter(|d| !d.axes.is_empty())
-    }
-
-    /// Number of entries: 0, or the rank.
-    pub fn rank(&self) -> usize {
-        self.dims.len()
-    }
-
-    /// Axes over which a sum is still owed.
-    pub fn partial(&self) -> &[MeshAxis] {
-        &self.partial
-    }
-
-    /// Every axis used, with repeats.
-    pub fn axes(&self) -> impl Iterator<Item = MeshAxis> + '_ {
-        self.dims.iter().flat_map(|d| d.axes.iter().copied()).chain(self.partial.iter().copied())
-    }
-}
-
-/// The type of a value. Dims are those of the whole tensor; a rank's part follows from `sharding`.
+/// The type of a value, as a rank has it: programs are written from the view of one rank, and what
+/// others have comes through the ops of class communication.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Ty {
     /// Element type.
     pub dtype: DType,
     /// Dims, outermost first; none for a scalar.
     pub dims: Vec<Dim>,
-    /// How it lies on the mesh.
-    pub sharding: Sharding,
 }
 
 impl Ty {
-    /// A tensor that is whole on every rank.
+    /// A tensor.
     pub fn new(dtype: DType, dims: Vec<Dim>) -> Self {
-        Ty { dtype, dims, sharding: Sharding::default() }
+        Ty { dtype, dims }
     }
 
     /// A scalar.
@@ -194,7 +124,7 @@ impl Ty {
         product(&self.dims)
     }
 
-    /// The number of bytes of the whole tensor.
+    /// The number of bytes.
     pub fn bytes(&self) -> Poly {
         self.elements().mul(&Poly::constant(self.dtype.bytes() as i64))
     }
@@ -217,19 +147,7 @@ impl fmt::Display for Ty {
         for (i, d) in self.dims.iter().enumerate() {
             let comma = if i > 0 { ", " } else { "" };
             write!(f, "{comma}{d}")?;
-            if let Some(s) = self.sharding.dim(i) {
-                let axes: Vec<_> = s.axes.iter().map(|a| a.name()).collect();
-                write!(f, " @{}", axes.join("."))?;
-                if s.order == Order::Zigzag {
-                    f.write_str(".zigzag")?;
-                }
-            }
         }
-        f.write_str("]")?;
-        if !self.sharding.partial().is_empty() {
-            let axes: Vec<_> = self.sharding.partial().iter().map(|a| a.name()).collect();
-            write!(f, " partial({})", axes.join(", "))?;
-        }
-        Ok(())
+        f.write_str("]")
     }
 }

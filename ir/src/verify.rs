@@ -14,7 +14,6 @@
 //!    are f32 scalars.
 //! 10. The dims of parameters are constants. A parameter stored in parts has two dims or more.
 //! 11. One checkpoint name has one type, whatever function and scope it is used in.
-//! 12. A sharding has an entry for each dim or none, and a value uses a mesh axis once.
 //! 13. Origins name a file of the program.
 //! 14. The body of a cluster declares no parameters and has pure ops only.
 //! 15. Neither a parameter owes a sum nor a gradient that leaves the program: no step after it would
@@ -209,9 +208,6 @@ impl Verifier<'_> {
                     p.name, p.ty
                 ));
             }
-            if !p.ty.sharding.partial().is_empty() {
-                self.error(format!("parameter `{}` cannot owe a sum: {}", p.name, p.ty));
-            }
             if !p.each.is_empty() && p.ty.rank() < 2 {
                 self.error(format!("parameter `{}` in parts has no axis 1: {}", p.name, p.ty));
             }
@@ -344,13 +340,6 @@ impl Verifier<'_> {
 
     fn ty(&mut self, ty: &Ty) {
         ty.dims.iter().for_each(|d| self.dim(d));
-        if ty.sharding.rank() != 0 && ty.sharding.rank() != ty.rank() {
-            self.error(format!("{} dims are divided in {ty}", ty.sharding.rank()));
-        }
-        let mut seen = FxHashSet::default();
-        if let Some(axis) = ty.sharding.axes().find(|a| !seen.insert(*a)) {
-            self.error(format!("{ty} uses the mesh axis {} twice", axis.name()));
-        }
     }
 
     fn dim(&mut self, dim: &Dim) {
@@ -383,9 +372,6 @@ impl Verifier<'_> {
             {
                 self.error(format!("two outputs are called `{name}`"));
             }
-            if let Some(ty) = ty.filter(|_| o.kind == OutputKind::Gradient) {
-                self.nothing_owed(o.name.as_deref().unwrap_or("?"), ty);
-            }
             let OutputKind::Loss { count, .. } = &o.kind else { continue };
             if index + 1 != self.program.functions.len() {
                 self.error("a loss stands only in the last function");
@@ -401,20 +387,6 @@ impl Verifier<'_> {
                 }
             }
         }
-    }
-
-    /// `ty` is that of the gradient of parameter `name`.
-    fn nothing_owed(&mut self, name: &str, ty: &Ty) {
-        let axes: Vec<&str> = ty.sharding.partial().iter().map(|a| a.name()).collect();
-        if axes.is_empty() {
-            return;
-        }
-        let axes = axes.join(", ");
-        let mut e = TypeError::new(format!(
-            "the gradient of `{name}` leaves while a sum over {axes} is owed: {ty}"
-        ));
-        e.help = Some(format!("pay it with `all_reduce {{axes = [{axes}]}}`"));
-        self.type_error(e);
     }
 
     fn checkpoint_names(&mut self) {

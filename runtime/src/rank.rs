@@ -15,6 +15,7 @@ use vlmc_data::tensor::HostTensor;
 use vlmc_ir::dim::Symbol;
 use vlmc_ir::eval::{EvalError, Evaluator, Real, Sizes, Tensor};
 use vlmc_ir::graph::{Function, HostCall, Param, Program};
+use vlmc_ir::ops::{Effect, Op};
 use vlmc_ir::ty::{DType, Ty};
 
 /// The exchange with other ranks: what is sent has the buffer as its tag.
@@ -224,7 +225,8 @@ impl<R: Real> Rank<R> {
             let v = self.shared.sizes.get(&Symbol::new(name));
             v.ok_or_else(|| anyhow!("the artifact has no capacity of `{name}`"))
         };
-        batch.grow(capacity("T")?, capacity("docs")?)?;
+        let ranks = self.shared.artifact.schedule.mesh.cp;
+        batch.grow(capacity("T")?.saturating_mul(ranks), capacity("docs")?)?;
         let mut wanted: IndexMap<String, (Ty, HostCall)> = IndexMap::new();
         for p in self.shared.programs.values() {
             for i in p.main().iter().flat_map(|f| &f.inputs) {
@@ -244,7 +246,9 @@ impl<R: Real> Rank<R> {
     fn input(&self, ty: &Ty, call: &HostCall, batch: &Batch) -> Result<Tensor<R>> {
         let function = host_fn::find(&call.function)?;
         let args: Vec<(&str, i64)> = call.arguments.iter().map(|(k, v)| (k.as_str(), *v)).collect();
-        let value = function.evaluate(&function.bind(&args)?, batch)?;
+        let ranks = self.shared.artifact.schedule.mesh.cp;
+        let args = function.bind(&args)?;
+        let value = function.evaluate_share(&args, batch, ranks, self.place.cp)?;
         let rows = value.shape.first().copied().unwrap_or(0);
         let dims = self.shared.sizes.eval_all(&ty.dims)?;
         check_pictures(function, &value.shape, &dims)?;
@@ -254,8 +258,10 @@ impl<R: Real> Rank<R> {
                 let mut v = value.to_i64()?;
                 if self.shared.poison && call.function == "input_ids" {
                     // A padding row looks up a row that does not exist.
-                    let valid = batch.layout.row_valid(v.len());
-                    v.iter_mut().zip(valid).filter(|(_, ok)| !ok).for_each(|(v, _)| *v = -1);
+                    let valid = host_fn::find("row_valid")?;
+                    let valid = valid.evaluate_share(&[], batch, ranks, self.place.cp)?;
+                    let each = v.iter_mut().zip(valid.to_i64()?);
+                    each.filter(|(_, ok)| *ok == 0).for_each(|(v, _)| *v = -1);
                 }
                 Tensor::ints(dims, v)?
             }
@@ -306,8 +312,20 @@ impl<R: Real> Rank<R> {
             Some(kernels) => kernels.call(f, inputs, sizes),
             None => Ok(None),
         };
+        let mut meet = |op: &Op, own: &Tensor<R>| {
+            let axis = Group::of(op).ok_or_else(|| EvalError::new("an exchange along no axis"))?;
+            let (members, at) = exchange.members(axis);
+            if op.info().effect != Effect::Collective {
+                return Ok((vec![own.clone(); members.len()], at));
+            }
+            let all = exchange.exchange(axis, vec![own.clone()]);
+            let all = all.map_err(|e| EvalError::new(format!("{e:#}")))?;
+            Ok((all.iter().flatten().cloned().collect(), at))
+        };
         let results = {
-            let mut evaluator = Evaluator::new(program, &mut provider).substitute(&mut by_kernel);
+            let mut evaluator = Evaluator::new(program, &mut provider)
+                .substitute(&mut by_kernel)
+                .exchange(&mut meet);
             if self.shared.poison {
                 evaluator = evaluator.with_poison();
             }

@@ -10,6 +10,7 @@
 pub mod contract;
 pub mod elementwise;
 pub mod indexing;
+pub mod mesh;
 pub mod movement;
 pub mod run;
 pub mod sequence;

@@ -1,6 +1,6 @@
 //! Runs functions of a program.
 
-use super::{Call, Data, EvalError, Real, Shape, Sizes, Tensor};
+use super::{Call, Data, EvalError, Real, Shape, Sizes, Tensor, mesh};
 use crate::graph::{Function, Node, OutputKind, Param, Program, Value, join_name};
 use crate::ops::Op;
 use crate::text::print;
@@ -21,6 +21,11 @@ pub type Observer<'p, R> = dyn FnMut(&str, &Tensor<R>) + 'p;
 /// the function's output values.
 pub type Substitute<'p, R> =
     dyn FnMut(&Function, &[Tensor<R>], &Sizes) -> Result<Option<Vec<Tensor<R>>>, EvalError> + 'p;
+
+/// Gives the parts that all ranks of an exchange have, from the own one, and which of them is that. For
+/// an op that is no collective, the own part may be the only one that counts.
+pub type Exchange<'p, R> =
+    dyn FnMut(&Op, &Tensor<R>) -> Result<(Vec<Tensor<R>>, usize), EvalError> + 'p;
 
 /// A result of a run.
 #[derive(Clone, PartialEq, Debug)]
@@ -70,6 +75,7 @@ pub struct Evaluator<'p, R> {
     provider: &'p mut Provider<'p, R>,
     observer: Option<&'p mut Observer<'p, R>>,
     substitute: Option<&'p mut Substitute<'p, R>>,
+    exchange: Option<&'p mut Exchange<'p, R>>,
     params: FxHashMap<String, Tensor<R>>,
     given: Sizes,
     sizes: Sizes,
@@ -93,6 +99,7 @@ impl<'p, R: Real> Evaluator<'p, R> {
             provider,
             observer: None,
             substitute: None,
+            exchange: None,
             params: FxHashMap::default(),
             given: Sizes::default(),
             sizes: Sizes::default(),
@@ -114,6 +121,12 @@ impl<'p, R: Real> Evaluator<'p, R> {
     /// a cluster is evaluated where there are none.
     pub fn substitute(mut self, substitute: &'p mut Substitute<'p, R>) -> Self {
         self.substitute = Some(substitute);
+        self
+    }
+
+    /// Exchanges with other ranks through `exchange`. Without it there is one rank.
+    pub fn exchange(mut self, exchange: &'p mut Exchange<'p, R>) -> Self {
+        self.exchange = Some(exchange);
         self
     }
 
@@ -285,6 +298,18 @@ impl<'p, R: Real> Evaluator<'p, R> {
                         self.function(target, arguments, &frame)?
                     }
                 }
+            }
+            op if mesh::ranks(op).is_some() && self.exchange.is_some() => {
+                let v = *node.operands.first().ok_or_else(|| EvalError::new("no operand"))?;
+                let own = operand(values, v)?.clone();
+                release(node, values, is_last);
+                let exchange = self.exchange.as_mut();
+                let (parts, at) = match exchange {
+                    Some(exchange) => exchange(op, &own)?,
+                    None => (vec![own], 0),
+                };
+                let parts: Vec<&Tensor<R>> = parts.iter().collect();
+                vec![mesh::combine(op, f.ty(v), &shapes[0], &parts, at, &self.sizes)?]
             }
             op => {
                 let operands = node.operands.iter().map(|v| operand(values, *v));

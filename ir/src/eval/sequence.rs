@@ -244,6 +244,51 @@ fn step<R: Real>(
 /// Query rows whose scores are held at one time.
 const QUERY_ROWS: usize = 128;
 
+/// Query rows that follow each other in one segment.
+pub(super) struct Block {
+    /// Where they are in `q`.
+    pub(super) local: Range<usize>,
+    /// Where they are in the pack.
+    pub(super) rows: Range<usize>,
+    /// Their segment's valid rows.
+    pub(super) segment: Range<usize>,
+}
+
+/// The blocks of `count` query rows, of which `at` tells the rows in the pack when they are not all of
+/// them in order. Rows that are not valid are in none.
+pub(super) fn blocks(segments: &[Range<usize>], count: usize, at: Option<&[i64]>) -> Vec<Block> {
+    let mut out = vec![];
+    let Some(at) = at else {
+        for segment in segments {
+            for start in segment.clone().step_by(QUERY_ROWS) {
+                let rows = start..segment.end.min(start + QUERY_ROWS);
+                out.push(Block { local: rows.clone(), rows, segment: segment.clone() });
+            }
+        }
+        return out;
+    };
+    for (i, row) in at.iter().take(count).enumerate() {
+        let Ok(row) = usize::try_from(*row) else { continue };
+        let Some(segment) = segments.iter().find(|s| s.contains(&row)) else { continue };
+        match out.last_mut() {
+            Some(b)
+                if b.local.end == i
+                    && b.rows.end == row
+                    && b.segment == *segment
+                    && b.rows.len() < QUERY_ROWS =>
+            {
+                b.local.end += 1;
+                b.rows.end += 1;
+            }
+            _ => {
+                let segment = segment.clone();
+                out.push(Block { local: i..i + 1, rows: row..row + 1, segment });
+            }
+        }
+    }
+    out
+}
+
 /// Softmax attention inside each segment: for each head two matrix products a block of rows.
 pub(crate) fn attention<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
     let Op::Attention { scale, causal, window } = call.op else { return Err(unexpected(call)) };
@@ -252,7 +297,9 @@ pub(crate) fn attention<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
     let (key_heads, dv) = (k.dim(1), v.dim(2));
     let group = heads_per_group(heads, key_heads)?;
     let window = window.as_ref().map(|w| call.sizes.eval(w)).transpose()?;
-    let segments = segments(call, 3, rows)?;
+    let key_rows = k.dim(0);
+    let segments = segments(call, 3, key_rows)?;
+    let at = call.inputs.get(5).map(|t| t.as_ints()).transpose()?;
     let (q, k, v) = (q.as_floats()?, k.as_floats()?, v.as_floats()?);
     // With bf16 operands what a product gives is bf16: scores, scaled scores and probabilities are
     // rounded, as in the public implementation's plain form. Sums are f32.
@@ -260,47 +307,45 @@ pub(crate) fn attention<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
     let mut y = filled(elements(&[rows, heads, dv])?, R::default())?;
     let mut lse = filled(elements(&[rows, heads])?, R::from_f64(f64::NEG_INFINITY))?;
     let fits = q.len() == elements(&[rows, heads, d])?
-        && k.len() == elements(&[rows, key_heads, d])?
-        && v.len() == elements(&[rows, key_heads, dv])?;
+        && k.len() == elements(&[key_rows, key_heads, d])?
+        && v.len() == elements(&[key_rows, key_heads, dv])?;
     if !fits {
         return Err(unexpected(call));
     }
-    for segment in &segments {
-        for start in segment.clone().step_by(QUERY_ROWS) {
-            let block = start..segment.end.min(start + QUERY_ROWS);
-            // No row of the block sees keys outside these.
-            let first = window
-                .map_or(segment.start, |w| segment.start.max((block.start + 1).saturating_sub(w)));
-            let bounded = *causal || window.is_some();
-            let keys = first.min(block.start)..if bounded { block.end } else { segment.end };
-            for h in 0..heads {
-                let part = |x, rows: &Range<usize>, heads: usize, h: usize, width: usize| {
-                    head(x, rows.clone(), heads, h, width)
-                };
-                let kh = h / group;
-                let mut scores = filled(elements(&[block.len(), keys.len()])?, R::default())?;
-                let keys_t = part(k, &keys, key_heads, kh, d).transposed();
-                R::gemm(part(q, &block, heads, h, d), keys_t, &mut scores)?;
-                for s in &mut scores {
-                    *s = if narrow { s.round_bf16() } else { *s };
-                    *s = R::from_f64(scale.0 * s.to_f64());
-                    *s = if narrow { s.round_bf16() } else { *s };
+    for Block { local, rows, segment } in blocks(&segments, rows, at) {
+        // No row of the block sees keys outside these.
+        let first =
+            window.map_or(segment.start, |w| segment.start.max((rows.start + 1).saturating_sub(w)));
+        let bounded = *causal || window.is_some();
+        let keys = first.min(rows.start)..if bounded { rows.end } else { segment.end };
+        for h in 0..heads {
+            let part = |x, rows: &Range<usize>, heads: usize, h: usize, width: usize| {
+                head(x, rows.clone(), heads, h, width)
+            };
+            let kh = h / group;
+            let mut scores = filled(elements(&[rows.len(), keys.len()])?, R::default())?;
+            let keys_t = part(k, &keys, key_heads, kh, d).transposed();
+            R::gemm(part(q, &local, heads, h, d), keys_t, &mut scores)?;
+            for s in &mut scores {
+                *s = if narrow { s.round_bf16() } else { *s };
+                *s = R::from_f64(scale.0 * s.to_f64());
+                *s = if narrow { s.round_bf16() } else { *s };
+            }
+            let each = local.clone().zip(rows.clone());
+            for ((i, t), scores) in each.zip(scores.chunks_exact_mut(keys.len())) {
+                let from = window.map_or(0, |w| (t + 1).saturating_sub(w));
+                let to = if bounded { t } else { usize::MAX };
+                let seen = |i: usize| (from..=to).contains(&(keys.start + i));
+                lse[i * heads + h] = softmax(scores, seen);
+                if narrow {
+                    scores.iter_mut().for_each(|p| *p = p.round_bf16());
                 }
-                for (t, scores) in block.clone().zip(scores.chunks_exact_mut(keys.len())) {
-                    let from = window.map_or(0, |w| (t + 1).saturating_sub(w));
-                    let to = if bounded { t } else { usize::MAX };
-                    let seen = |i: usize| (from..=to).contains(&(keys.start + i));
-                    lse[t * heads + h] = softmax(scores, seen);
-                    if narrow {
-                        scores.iter_mut().for_each(|p| *p = p.round_bf16());
-                    }
-                }
-                let mut out = filled(elements(&[block.len(), dv])?, R::default())?;
-                let p = Matrix::new(&scores, block.len(), keys.len());
-                R::gemm(p, part(v, &keys, key_heads, kh, dv), &mut out)?;
-                for (t, out) in block.clone().zip(out.chunks_exact(dv.max(1))) {
-                    y[(t * heads + h) * dv..][..dv].copy_from_slice(out);
-                }
+            }
+            let mut out = filled(elements(&[rows.len(), dv])?, R::default())?;
+            let p = Matrix::new(&scores, rows.len(), keys.len());
+            R::gemm(p, part(v, &keys, key_heads, kh, dv), &mut out)?;
+            for (i, out) in local.clone().zip(out.chunks_exact(dv.max(1))) {
+                y[(i * heads + h) * dv..][..dv].copy_from_slice(out);
             }
         }
     }

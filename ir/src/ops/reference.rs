@@ -83,7 +83,6 @@ fn op(info: &OpInfo, out: &mut String) {
         Gradient::None => "none",
         Gradient::Rule(_) => "by its rule",
         Gradient::Once => "not differentiated again",
-        Gradient::Placed => "taken before placement",
         Gradient::Structural => "through the function",
     };
     let _ = writeln!(out, "Effect: {effect}. Cost: {cost}. Gradient: {gradient}.");

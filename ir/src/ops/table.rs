@@ -16,7 +16,7 @@ use super::grad::{self, Gradient};
 use super::{Class, Cost, Effect, OpInfo, TypeError, cost, ops, shape};
 use crate::dim::Dim;
 use crate::eval::{
-    Call, EvalResult, Real, contract, elementwise, indexing, movement, sequence, structure,
+    Call, EvalResult, Real, contract, elementwise, indexing, mesh, movement, sequence, structure,
 };
 use crate::text::cursor::{Cursor, ParseError};
 use crate::ty::{DType, MeshAxis, Ty};
@@ -294,36 +294,49 @@ ops! {
         : Pure, Sequence, Cost::Custom(cost::gated_delta_rule_grad), shape::gated_delta_rule_grad, sequence::grad::gated_delta_rule,
           Gradient::Once;
     /// Softmax attention within each segment: scores `scale q k^T`, causal or not, row t seeing rows
-    /// `t - window + 1 ..= t` only when `window` is given. `q [T, H, d]`, `k [T, Hk, d]`,
-    /// `v [T, Hk, dv]`; query head h uses head `h / (H / Hk)`. `lse` is the log of the sum of the
+    /// `t - window + 1 ..= t` only when `window` is given. `q [T, H, d]`, `k [S, Hk, d]`,
+    /// `v [S, Hk, dv]`; query head h uses head `h / (H / Hk)`. Row i of `q` is row `rows[i]` of the
+    /// pack of `S` rows, and without `rows`, where T = S, row i. `lse` is the log of the sum of the
     /// exponentials of a row's scores, f32, minus infinity on rows that are not valid.
-    Attention = "attention" ("q", "k", "v", "cu_seqlens", "cu_seqlens_padded") { scale: Scalar, causal: bool, window: Option<Dim> } -> ("y", "lse")
+    Attention = "attention" ("q", "k", "v", "cu_seqlens", "cu_seqlens_padded", "rows?") { scale: Scalar, causal: bool, window: Option<Dim> } -> ("y", "lse")
         : Pure, Sequence, Cost::Custom(cost::attention), shape::attention, sequence::attention,
           Gradient::Rule(grad::sequence::attention);
     /// Gradients of [`Op::Attention`], whose attributes it has. With the probabilities
     /// `p = e^(scale q k^T - lse)` and `dp = dy v^T`: `ds = p (dp - sum(dy y) + dlse)`,
     /// `dq = scale ds k`, `dk = scale ds^T q`, `dv = p^T dy`, the last two summed over the query
     /// heads that share a key head. Source: Dao, FlashAttention-2, 2023, for the form with `lse`.
-    AttentionGrad = "attention_grad" ("q", "k", "v", "y", "lse", "dy", "cu_seqlens", "cu_seqlens_padded", "dlse?") { scale: Scalar, causal: bool, window: Option<Dim> } -> ("dq", "dk", "dv")
+    AttentionGrad = "attention_grad" ("q", "k", "v", "y", "lse", "dy", "cu_seqlens", "cu_seqlens_padded", "rows?", "dlse?") { scale: Scalar, causal: bool, window: Option<Dim> } -> ("dq", "dk", "dv")
         : Pure, Sequence, Cost::Custom(cost::attention_grad), shape::attention_grad, sequence::grad::attention,
           Gradient::Once;
 
     // ---- communication -------------------------------------------------------------------------
 
-    /// Pays the sum that is owed over `axes`.
-    AllReduce = "all_reduce" ("x") { axes: Vec<MeshAxis> } -> ("y")
-        : Collective, Communication, Cost::PerResult(1), shape::all_reduce, structure::collective,
-          Gradient::Placed;
-    /// Makes dim `dim` whole where `axis` divides it.
-    AllGather = "all_gather" ("x") { axis: MeshAxis, dim: u32 } -> ("y")
-        : Collective, Communication, Cost::Free, shape::all_gather, structure::collective,
-          Gradient::Placed;
-    /// Pays the sum owed over `axis` and leaves dim `dim` divided by it.
-    ReduceScatter = "reduce_scatter" ("x") { axis: MeshAxis, dim: u32 } -> ("y")
-        : Collective, Communication, Cost::PerResult(1), shape::reduce_scatter, structure::collective,
-          Gradient::Placed;
-    /// Makes dim `gather` whole where `axis` divides it, and divides dim `split` instead.
-    AllToAll = "all_to_all" ("x") { axis: MeshAxis, split: u32, gather: u32 } -> ("y")
-        : Collective, Communication, Cost::Free, shape::all_to_all, structure::collective,
-          Gradient::Placed;
+    // Types are those of one rank, and `ranks` of them exchange along `axis`; all of them run the same
+    // ops in the same order. A dim that is divided is divided segment by segment. Gradients are those
+    // of the sum of what all ranks make.
+
+    /// The sum of all ranks' `x`, on each of them.
+    AllReduce = "all_reduce" ("x") { axis: MeshAxis, ranks: u32 } -> ("y")
+        : Collective, Communication, Cost::PerResult(1), shape::same, mesh::collective,
+          Gradient::Rule(grad::mesh::all_reduce);
+    /// All ranks' `x`, one after the other along `dim`.
+    AllGather = "all_gather" ("x") { axis: MeshAxis, ranks: u32, dim: u32 } -> ("y")
+        : Collective, Communication, Cost::Free, shape::all_gather, mesh::collective,
+          Gradient::Rule(grad::mesh::all_gather);
+    /// This rank's part along `dim` of the sum of all ranks' `x`.
+    ReduceScatter = "reduce_scatter" ("x") { axis: MeshAxis, ranks: u32, dim: u32 } -> ("y")
+        : Collective, Communication, Cost::PerResult(1), shape::reduce_scatter, mesh::collective,
+          Gradient::Rule(grad::mesh::reduce_scatter);
+    /// This rank's part along `split` of all ranks' `x`, one after the other along `gather`.
+    AllToAll = "all_to_all" ("x") { axis: MeshAxis, ranks: u32, split: u32, gather: u32 } -> ("y")
+        : Collective, Communication, Cost::Free, shape::all_to_all, mesh::collective,
+          Gradient::Rule(grad::mesh::all_to_all);
+    /// This rank's part along `dim` of an `x` that all ranks have.
+    Shard = "shard" ("x") { axis: MeshAxis, ranks: u32, dim: u32 } -> ("y")
+        : Pure, Communication, Cost::Free, shape::shard, mesh::collective,
+          Gradient::Rule(grad::mesh::shard);
+    /// `x` in this rank's part along `dim`, and zeros in the others.
+    Unshard = "unshard" ("x") { axis: MeshAxis, ranks: u32, dim: u32 } -> ("y")
+        : Pure, Communication, Cost::Free, shape::unshard, mesh::collective,
+          Gradient::Rule(grad::mesh::unshard);
 }

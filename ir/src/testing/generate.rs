@@ -7,7 +7,7 @@ use crate::graph::{
     Function, NodeId, Origin, Output, OutputKind, Program, Region, RegionId, SymbolDecl, Value,
 };
 use crate::ops::{Comparison, Effect, Op, Scalar};
-use crate::ty::{DType, DimSharding, MeshAxis, Sharding, Ty};
+use crate::ty::{DType, MeshAxis, Ty};
 
 /// A program of one to four functions. It verifies, and prints as text that reads back equal.
 pub fn random_program(rng: &mut Random) -> Program {
@@ -174,14 +174,14 @@ fn node(b: &mut Builder<'_>, name: &str) {
         }
         "cast" => {
             let (from, dtype) = (b.pick(&DType::ALL), b.pick(&DType::ALL));
-            let ty = b.elementwise_ty(from, false);
+            let ty = b.elementwise_ty(from);
             let x = b.value(&ty);
             push(b, Op::Cast { dtype }, &[x]);
         }
         "compare" => {
             let kind = b.pick(&Comparison::ALL);
             let dtype = b.pick(&[DType::Bf16, DType::F32, DType::I32]);
-            let ty = b.elementwise_ty(dtype, false);
+            let ty = b.elementwise_ty(dtype);
             let operands = [b.value(&ty), b.value(&ty)];
             push(b, Op::Compare { kind }, &operands);
         }
@@ -194,7 +194,9 @@ fn node(b: &mut Builder<'_>, name: &str) {
             push(b, if sum { Op::ReduceSum { axes } } else { Op::ReduceMax { axes } }, &[x]);
         }
         "contract" => contract(b),
-        "all_reduce" | "all_gather" | "reduce_scatter" | "all_to_all" => collective(b, name),
+        "all_reduce" | "all_gather" | "reduce_scatter" | "all_to_all" | "shard" | "unshard" => {
+            collective(b, name);
+        }
         _ if movement(b, name) => {}
         _ => rows(b, name),
     }
@@ -212,7 +214,7 @@ fn plain(b: &mut Builder<'_>, op: Op) {
     };
     let operands = match op {
         Op::Select => {
-            let ty = b.elementwise_ty(dtype, false);
+            let ty = b.elementwise_ty(dtype);
             vec![b.value(&ty.with_dtype(DType::Bool)), b.value(&ty), b.value(&ty)]
         }
         Op::Gather => {
@@ -231,8 +233,7 @@ fn plain(b: &mut Builder<'_>, op: Op) {
         Op::GatedDeltaRule => delta_rule(b),
         Op::GatedDeltaRuleGrad => delta_rule_grad(b),
         _ => {
-            let owing = matches!(op, Op::Add | Op::Sub | Op::Neg);
-            let ty = b.elementwise_ty(dtype, owing);
+            let ty = b.elementwise_ty(dtype);
             (0..op.info().operands.len()).map(|_| b.value(&ty)).collect()
         }
     };
@@ -429,15 +430,21 @@ fn rows(b: &mut Builder<'_>, name: &str) {
             let [cu, padded] = b.boundaries();
             let scale = Scalar(b.rng.real());
             let (causal, window) = (b.rng.chance(50), b.rng.chance(50).then_some(m));
+            let rows = b.rng.chance(50).then(|| b.value_of(DType::I32, &[t()]));
             if name == "attention" {
-                push(b, Op::Attention { scale, causal, window }, &[q, key, v, cu, padded]);
+                let mut operands = vec![q, key, v, cu, padded];
+                operands.extend(rows);
+                push(b, Op::Attention { scale, causal, window }, &operands);
                 return;
             }
             let (y, lse) = ([t(), many.clone(), k], [t(), many]);
             let mut operands = vec![q, key, v, b.value_of(dtype, &y)];
             operands.extend([b.value_of(DType::F32, &lse), b.value_of(dtype, &y), cu, padded]);
-            if b.rng.chance(50) {
-                operands.push(b.value_of(DType::F32, &lse));
+            if let Some(rows) = rows {
+                operands.push(rows);
+                if b.rng.chance(50) {
+                    operands.push(b.value_of(DType::F32, &lse));
+                }
             }
             push(b, Op::AttentionGrad { scale, causal, window }, &operands);
         }
@@ -445,28 +452,20 @@ fn rows(b: &mut Builder<'_>, name: &str) {
     }
 }
 
-/// Exchange between ranks, from operands that lie as the op needs them.
+/// Exchange between ranks; evaluations are of one.
 fn collective(b: &mut Builder<'_>, name: &str) {
-    let mut ty = Ty::new(DType::F32, vec![b.dim(), b.dim()]);
+    let ty = Ty::new(DType::F32, vec![b.dim(), b.dim()]);
     let axis = b.pick(&MeshAxis::ALL);
-    let divided = |i: usize| {
-        let mut dims = vec![DimSharding::default(); 2];
-        dims[i].axes.push(axis);
-        Sharding::new(dims, vec![])
-    };
-    let dim = b.rng.below(2);
-    let other = (1 - dim) as u32;
-    ty.sharding = match name {
-        "all_reduce" | "reduce_scatter" => Sharding::new(vec![], vec![axis]),
-        _ => divided(dim),
-    };
-    let dim = dim as u32;
+    let dim = b.rng.below(2) as u32;
     let x = b.value(&ty);
+    let ranks = 1;
     let op = match name {
-        "all_reduce" => Op::AllReduce { axes: vec![axis] },
-        "all_gather" => Op::AllGather { axis, dim },
-        "reduce_scatter" => Op::ReduceScatter { axis, dim },
-        _ => Op::AllToAll { axis, split: other, gather: dim },
+        "all_reduce" => Op::AllReduce { axis, ranks },
+        "all_gather" => Op::AllGather { axis, ranks, dim },
+        "reduce_scatter" => Op::ReduceScatter { axis, ranks, dim },
+        "shard" => Op::Shard { axis, ranks, dim },
+        "unshard" => Op::Unshard { axis, ranks, dim },
+        _ => Op::AllToAll { axis, ranks, split: 1 - dim, gather: dim },
     };
     push(b, op, &[x]);
 }

@@ -14,7 +14,7 @@ use crate::dim::Symbol;
 use crate::eval::{EvalError, Evaluator, Outputs, Real, Sizes, Tensor};
 use crate::graph::{Init, OutputKind, Param, Program, join_name};
 use crate::ops::Op;
-use crate::ty::{DType, Order};
+use crate::ty::DType;
 use std::collections::BTreeMap;
 
 /// The symbols of random programs: name, declared multiple, value in evaluations.
@@ -71,13 +71,10 @@ pub struct Coverage {
 
 impl Coverage {
     /// Features besides the ops.
-    pub const FEATURES: [&'static str; 22] = [
+    pub const FEATURES: [&'static str; 19] = [
         "layer",
         "segments",
         "quotient",
-        "sharding",
-        "zigzag",
-        "partial",
         "region",
         "nested region",
         "one origin",
@@ -163,12 +160,6 @@ impl Coverage {
             self.repeat("segments", ty.dims.iter().filter(|d| !d.segments().is_empty()).count());
             let text = ty.to_string();
             self.repeat("quotient", usize::from(text.contains('/')));
-            let sharded = (0..ty.rank()).filter_map(|i| ty.sharding.dim(i));
-            for d in sharded {
-                self.feature("sharding");
-                self.repeat("zigzag", usize::from(d.order == Order::Zigzag));
-            }
-            self.repeat("partial", usize::from(!ty.sharding.partial().is_empty()));
         }
     }
 }
@@ -195,6 +186,7 @@ fn known(op: &Op) -> &'static str {
         Op::GatedDeltaRuleGrad | Op::AttentionGrad { .. } => {}
         Op::AllReduce { .. } | Op::AllGather { .. } => {}
         Op::ReduceScatter { .. } | Op::AllToAll { .. } => {}
+        Op::Shard { .. } | Op::Unshard { .. } => {}
     }
     op.name()
 }

@@ -4,7 +4,7 @@ use super::Random;
 use crate::dim::{Dim, Poly};
 use crate::graph::{Function, HostCall, Init, Param, Value};
 use crate::ops::{Op, Scalar};
-use crate::ty::{DType, DimSharding, MeshAxis, Order, Sharding, Ty};
+use crate::ty::{DType, Ty};
 
 /// A function being made.
 pub(super) struct Builder<'r> {
@@ -59,30 +59,9 @@ impl Builder<'_> {
         Scalar(self.pick(&[0.0, -0.0, 1.0, 1e-6, -2.5, 1e300, real, f64::INFINITY, f64::NAN]))
     }
 
-    /// A float type, sometimes divided over the mesh, with a sum owed when `owing` allows it.
-    pub(super) fn elementwise_ty(&mut self, dtype: DType, owing: bool) -> Ty {
-        let mut ty = Ty::new(dtype, self.dims(3));
-        if self.rng.chance(15) {
-            ty.sharding = self.sharding(ty.rank(), owing);
-        }
-        ty
-    }
-
-    /// A sharding that uses each axis once at most.
-    pub(super) fn sharding(&mut self, rank: usize, owing: bool) -> Sharding {
-        let mut axes = MeshAxis::ALL.to_vec();
-        let mut dims = vec![DimSharding::default(); rank];
-        for d in &mut dims {
-            while self.rng.chance(35) && !axes.is_empty() {
-                d.axes.push(axes.swap_remove(self.rng.below(axes.len())));
-            }
-            if !d.axes.is_empty() && self.rng.chance(20) {
-                d.order = Order::Zigzag;
-            }
-        }
-        let count = if owing { self.rng.below(axes.len().min(2) + 1) } else { 0 };
-        axes.truncate(count);
-        Sharding::new(dims, axes)
+    /// A type of any shape.
+    pub(super) fn elementwise_ty(&mut self, dtype: DType) -> Ty {
+        Ty::new(dtype, self.dims(3))
     }
 
     /// A value of this type: one that exists, or a new input, parameter or constant.
@@ -98,13 +77,12 @@ impl Builder<'_> {
         if !have.is_empty() && self.rng.chance(70) {
             return self.pick(&have);
         }
-        let whole = ty.sharding.is_replicated();
         let constant = ty.dims.iter().all(|d| d.size().as_constant().is_some());
         match self.rng.below(3) {
-            0 if constant && ty.dtype.is_float() && ty.sharding.partial().is_empty() => {
+            0 if constant && ty.dtype.is_float() => {
                 self.param(ty)
             }
-            1 if whole => {
+            1 => {
                 let value = if ty.dtype.is_float() { self.scalar() } else { Scalar(1.0) };
                 let op = Op::Constant { value, dtype: ty.dtype, shape: ty.dims.clone() };
                 self.f.push_node(op, vec![], vec![ty.clone()], None).into()

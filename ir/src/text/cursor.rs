@@ -1,7 +1,7 @@
 //! Reads the tokens of `.vir` text, with positions for errors.
 
 use crate::dim::{Dim, Poly};
-use crate::ty::{DType, DimSharding, MeshAxis, Order, Sharding, Ty};
+use crate::ty::{DType, MeshAxis, Ty};
 
 /// What is wrong with a text, and at which byte.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -320,37 +320,14 @@ impl<'a> Cursor<'a> {
     pub fn ty(&mut self) -> Result<Ty> {
         let dtype = self.dtype()?;
         self.expect("[")?;
-        let (mut dims, mut shards) = (vec![], vec![]);
+        let mut dims = vec![];
         while !self.eat("]") {
             if !dims.is_empty() {
                 self.expect(",")?;
             }
             dims.push(self.dim()?);
-            let mut shard = DimSharding::default();
-            if self.eat("@") {
-                let at = self.position();
-                for part in self.word()?.split('.') {
-                    if part == "zigzag" {
-                        shard.order = Order::Zigzag;
-                    } else {
-                        shard.axes.push(mesh_axis(part, at)?);
-                    }
-                }
-            }
-            shards.push(shard);
         }
-        let mut partial = vec![];
-        if self.eat_word("partial") {
-            self.expect("(")?;
-            while !self.eat(")") {
-                if !partial.is_empty() {
-                    self.expect(",")?;
-                }
-                let at = self.position();
-                partial.push(mesh_axis(self.word()?, at)?);
-            }
-        }
-        Ok(Ty { dtype, dims, sharding: Sharding::new(shards, partial) })
+        Ok(Ty::new(dtype, dims))
     }
 }
 
@@ -390,7 +367,7 @@ mod tests {
             "f32[]",
             "bf16[T, 2*K + V]",
             "i32[docs + 1]",
-            "bf16[T @cp.zigzag, q: 2*K + k: (K + 1)] partial(dp, cp)",
+            "bf16[T, q: 2*K + k: (K + 1)]",
             "f32[T @dp.cp, (hidden / d)*c.heads]",
         ] {
             let once = ty(text);

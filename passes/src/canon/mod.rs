@@ -77,9 +77,6 @@ pub fn program(p: &Program, options: &Options) -> Result<(Program, Log), PassErr
 /// # Errors
 /// See [`program`].
 pub fn function(f: &Function, options: &Options, log: &mut Log) -> Result<Function, PassError> {
-    if f.nodes.iter().flat_map(|n| &n.tys).any(|t| !t.sharding.is_replicated()) {
-        return Ok(f.clone());
-    }
     let rules: Vec<Rule> =
         rules::all().into_iter().filter(|r| !options.without.iter().any(|w| w == r.name)).collect();
     let reached = log.warnings.len();

@@ -102,8 +102,7 @@ fn function(
     functions: &mut Vec<Function>,
     out: &mut Fused,
 ) -> Result<(), PassError> {
-    let placed = f.nodes.iter().flat_map(|n| &n.tys).any(|t| !t.sharding.is_replicated());
-    if f.cluster.is_some() || placed {
+    if f.cluster.is_some() {
         functions.push(f.clone());
         return Ok(());
     }

@@ -2,11 +2,13 @@
 //! joint program that each stage runs.
 
 mod assign;
+mod context;
 mod cut;
 pub mod letters;
 pub mod placement;
 
 pub use assign::{Phase, Stages, further_layers, layers};
+pub use context::{AttentionForm, ContextParallel, context_parallel};
 pub use cut::{Crossing, Cut, Part, cut};
 
 use vlmc_ir::ops::TypeError;

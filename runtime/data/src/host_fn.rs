@@ -7,7 +7,7 @@
 use thiserror::Error;
 
 use crate::batch::{Batch, BatchError};
-use crate::pack::{loss_mask, shift_within_documents};
+use crate::pack::{ZigzagError, loss_mask, shift_within_documents, zigzag_indices};
 use crate::tensor::{Dtype, HostData, HostTensor, TensorError};
 use crate::vision::{
     PlaceholderTokens, VisionError, feature_index, frame_boundaries, position_taps, rotary_ids,
@@ -38,6 +38,23 @@ pub enum Fill {
     Next,
 }
 
+/// What a context-parallel rank gets of a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// All of it.
+    Whole,
+    /// Its rows ([`zigzag_indices`]) along this dim, the one that counts tokens.
+    Rows(usize),
+    /// Of cumulative counts of valid tokens: those of its rows.
+    Valid,
+    /// Of cumulative counts of rows: those of its rows.
+    Padded,
+    /// For each row of the pack, where it is when the rows of all ranks stand one after the other.
+    Order,
+    /// For each place in that order, the row of the pack.
+    Places,
+}
+
 type Evaluate = fn(&[i64], &Batch) -> Result<HostTensor, HostFnError>;
 
 /// A host function.
@@ -55,12 +72,15 @@ pub struct HostFunction {
     pub dims: &'static [&'static str],
     /// What fills the capacity.
     pub fill: Fill,
+    /// What a context-parallel rank gets.
+    pub cut: Cut,
     evaluate: Evaluate,
 }
 
 /// Symbols in [`HostFunction::dims`] and what they count.
 pub const DIMS: &[(&str, &str)] = &[
-    ("tokens", "rows of the pack"),
+    ("tokens", "rows of the pack that a rank has"),
+    ("pack", "rows of the pack"),
     ("docs", "documents of the pack"),
     ("patches", "patches of all pictures"),
     ("frames", "frame groups of all pictures; an image is one"),
@@ -84,6 +104,8 @@ pub enum HostFnError {
     Count { function: &'static str, expected: usize, given: usize },
     #[error("`{function}` gives {shape:?}, the program has room for {capacity:?}")]
     Capacity { function: &'static str, shape: Vec<usize>, capacity: Vec<usize> },
+    #[error(transparent)]
+    Zigzag(#[from] ZigzagError),
     #[error("`{function}`: {error}")]
     Batch { function: &'static str, error: BatchError },
     #[error(transparent)]
@@ -125,6 +147,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::I64,
         dims: &["tokens"],
         fill: Fill::Zero,
+        cut: Cut::Rows(0),
         evaluate: |_, batch| Ok(vector(batch.input_ids.clone())),
     },
     HostFunction {
@@ -134,6 +157,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::I64,
         dims: &["tokens"],
         fill: Fill::Zero,
+        cut: Cut::Rows(0),
         evaluate: |args, batch| {
             let by = size(args[0]);
             Ok(vector(shift_within_documents(&batch.input_ids, &batch.layout, by, 0)))
@@ -146,6 +170,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::I64,
         dims: &["tokens"],
         fill: Fill::Value(IGNORED_LABEL),
+        cut: Cut::Rows(0),
         evaluate: |args, batch| Ok(vector(labels_ahead(batch, args[0]))),
     },
     HostFunction {
@@ -155,6 +180,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::I64,
         dims: &[],
         fill: Fill::Zero,
+        cut: Cut::Whole,
         evaluate: |args, batch| {
             let mask = loss_mask(&labels_ahead(batch, args[0]));
             let count = mask.into_iter().filter(|&counts| counts).count() as i64;
@@ -168,6 +194,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::I32,
         dims: &["docs + 1"],
         fill: Fill::Last,
+        cut: Cut::Valid,
         evaluate: |_, batch| {
             Ok(HostTensor::vector(HostData::I32(batch.layout.cu_seqlens().to_vec())))
         },
@@ -179,6 +206,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::I32,
         dims: &["docs + 1"],
         fill: Fill::Last,
+        cut: Cut::Padded,
         evaluate: |_, batch| {
             Ok(HostTensor::vector(HostData::I32(batch.layout.cu_seqlens_padded().to_vec())))
         },
@@ -190,6 +218,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::I32,
         dims: &["tokens"],
         fill: Fill::Next,
+        cut: Cut::Rows(0),
         evaluate: |_, batch| {
             Ok(HostTensor::vector(HostData::I32(batch.layout.seq_idx(batch.tokens()))))
         },
@@ -201,6 +230,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::BOOL,
         dims: &["tokens"],
         fill: Fill::Zero,
+        cut: Cut::Rows(0),
         evaluate: |_, batch| {
             Ok(HostTensor::vector(HostData::Bool(batch.layout.row_valid(batch.tokens()))))
         },
@@ -213,6 +243,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::I64,
         dims: &["3", "tokens"],
         fill: Fill::Zero,
+        cut: Cut::Rows(1),
         evaluate: |args, batch| {
             let ids = match &batch.position_ids {
                 Some(ids) => ids.clone(),
@@ -232,6 +263,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::F32,
         dims: &["patches", "width"],
         fill: Fill::Zero,
+        cut: Cut::Whole,
         evaluate: |args, batch| Ok(batch.pixel_rows(size(args[0]))?),
     },
     HostFunction {
@@ -241,6 +273,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::I64,
         dims: &["patches", "4"],
         fill: Fill::Zero,
+        cut: Cut::Whole,
         evaluate: |args, batch| {
             let taps = position_taps(&batch.grids(), size(args[0]), size(args[1]))?;
             Ok(HostTensor::new(vec![taps.rows.len() / 4, 4], HostData::I64(taps.rows))?)
@@ -253,6 +286,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::F32,
         dims: &["patches", "4"],
         fill: Fill::Zero,
+        cut: Cut::Whole,
         evaluate: |args, batch| {
             let taps = position_taps(&batch.grids(), size(args[0]), size(args[1]))?;
             Ok(HostTensor::new(vec![taps.weights.len() / 4, 4], HostData::F32(taps.weights))?)
@@ -265,6 +299,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::I64,
         dims: &["patches", "2"],
         fill: Fill::Zero,
+        cut: Cut::Whole,
         evaluate: |args, batch| {
             let ids = rotary_ids(&batch.grids(), size(args[0]))?;
             Ok(HostTensor::new(vec![ids.len() / 2, 2], HostData::I64(ids))?)
@@ -277,6 +312,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::I32,
         dims: &["frames + 1"],
         fill: Fill::Last,
+        cut: Cut::Whole,
         evaluate: |_, batch| {
             Ok(HostTensor::vector(HostData::I32(frame_boundaries(&batch.grids())?)))
         },
@@ -289,6 +325,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dtype: Dtype::I64,
         dims: &["tokens"],
         fill: Fill::Value(-1),
+        cut: Cut::Rows(0),
         evaluate: |args, batch| {
             Ok(vector(feature_index(
                 &batch.input_ids,
@@ -300,7 +337,66 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
             )?))
         },
     },
+    HostFunction {
+        name: "pack_cu_seqlens",
+        doc: "cumulative counts of real tokens of the documents, on every context-parallel rank those of the pack",
+        params: &[],
+        dtype: Dtype::I32,
+        dims: &["docs + 1"],
+        fill: Fill::Last,
+        cut: Cut::Whole,
+        evaluate: |_, batch| {
+            Ok(HostTensor::vector(HostData::I32(batch.layout.cu_seqlens().to_vec())))
+        },
+    },
+    HostFunction {
+        name: "pack_cu_seqlens_padded",
+        doc: "cumulative counts of rows of the documents, on every context-parallel rank those of the pack",
+        params: &[],
+        dtype: Dtype::I32,
+        dims: &["docs + 1"],
+        fill: Fill::Last,
+        cut: Cut::Whole,
+        evaluate: |_, batch| {
+            Ok(HostTensor::vector(HostData::I32(batch.layout.cu_seqlens_padded().to_vec())))
+        },
+    },
+    HostFunction {
+        name: "pack_rows",
+        doc: "for each row of a context-parallel rank, its row in the pack",
+        params: &[],
+        dtype: Dtype::I64,
+        dims: &["tokens"],
+        fill: Fill::Zero,
+        cut: Cut::Rows(0),
+        evaluate: |_, batch| Ok(row_numbers(batch)),
+    },
+    HostFunction {
+        name: "pack_order",
+        doc: "for each row of the pack, its place when the rows of all context-parallel ranks stand one \
+              after the other",
+        params: &[],
+        dtype: Dtype::I64,
+        dims: &["pack"],
+        fill: Fill::Zero,
+        cut: Cut::Order,
+        evaluate: |_, batch| Ok(row_numbers(batch)),
+    },
+    HostFunction {
+        name: "pack_places",
+        doc: "for each place in that order, the row of the pack",
+        params: &[],
+        dtype: Dtype::I64,
+        dims: &["pack"],
+        fill: Fill::Zero,
+        cut: Cut::Places,
+        evaluate: |_, batch| Ok(row_numbers(batch)),
+    },
 ];
+
+fn row_numbers(batch: &Batch) -> HostTensor {
+    vector((0..batch.tokens() as i64).collect())
+}
 
 fn vector(values: Vec<i64>) -> HostTensor {
     HostTensor::vector(HostData::I64(values))
@@ -395,6 +491,58 @@ impl HostFunction {
             HostFnError::Data(error) => HostFnError::Batch { function: self.name, error },
             error => error,
         })
+    }
+
+    /// Evaluates for one of `ranks` context-parallel ranks, of a microbatch that is enlarged to the
+    /// compiled capacity.
+    ///
+    /// # Errors
+    /// As [`HostFunction::evaluate`], and if the ranks do not divide a document.
+    pub fn evaluate_share(
+        &self,
+        args: &[i64],
+        batch: &Batch,
+        ranks: usize,
+        rank: usize,
+    ) -> Result<HostTensor, HostFnError> {
+        let all = self.evaluate(args, batch)?;
+        let padded = batch.layout.cu_seqlens_padded();
+        let rows = |rank: usize| zigzag_indices(padded, ranks, rank);
+        match self.cut {
+            Cut::Whole => Ok(all),
+            Cut::Rows(dim) => Ok(all.select(dim, &rows(rank)?)?),
+            Cut::Padded => {
+                let share = |v: &i32| v / i32::try_from(ranks).unwrap_or(i32::MAX);
+                Ok(HostTensor::vector(HostData::I32(padded.iter().map(share).collect())))
+            }
+            Cut::Valid => {
+                let own = rows(rank)?;
+                let valid = batch.layout.row_valid(batch.tokens());
+                let mut cu = vec![0i32];
+                for d in batch.layout.documents() {
+                    let has = |row: &&usize| d.rows().contains(row) && valid[**row];
+                    let count = own.iter().filter(has).count();
+                    let before = cu.last().copied().unwrap_or(0);
+                    cu.push(before.saturating_add(i32::try_from(count).unwrap_or(i32::MAX)));
+                }
+                cu.resize(padded.len(), cu.last().copied().unwrap_or(0));
+                Ok(HostTensor::vector(HostData::I32(cu)))
+            }
+            Cut::Places | Cut::Order => {
+                let mut places = vec![];
+                for rank in 0..ranks {
+                    places.extend(rows(rank)?.into_iter().map(|row| row as i64));
+                }
+                if self.cut == Cut::Order {
+                    let mut order = vec![0; places.len()];
+                    for (place, row) in places.iter().enumerate() {
+                        order[size(*row)] = place as i64;
+                    }
+                    places = order;
+                }
+                Ok(vector(places))
+            }
+        }
     }
 
     /// Enlarges a result to the compiled `capacity`, dim by dim, with [`HostFunction::fill`].

@@ -5,6 +5,8 @@ mod local;
 pub use local::{Local, Port, Waited};
 
 use std::fmt;
+use vlmc_ir::ops::Op;
+use vlmc_ir::ty::MeshAxis;
 
 /// Ranks that exchange, as a rank sees them.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -17,6 +19,24 @@ pub enum Group {
     Context,
     /// The pipeline: those that differ in their pipeline rank alone.
     Pipeline,
+}
+
+impl Group {
+    /// The ranks that an op exchanges with.
+    pub fn of(op: &Op) -> Option<Group> {
+        match op {
+            Op::AllReduce { axis, .. }
+            | Op::AllGather { axis, .. }
+            | Op::ReduceScatter { axis, .. }
+            | Op::AllToAll { axis, .. }
+            | Op::Shard { axis, .. }
+            | Op::Unshard { axis, .. } => match axis {
+                MeshAxis::Cp => Some(Group::Context),
+                MeshAxis::Dp | MeshAxis::Ep | MeshAxis::Pp | MeshAxis::Tp => None,
+            },
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Group {

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use vlmc::compile::Spread;
+use vlmc_passes::partition::AttentionForm;
 use vlmc_passes::partition::placement::{Grid, Split};
 use vlmc_passes::schedule::Kind;
 
@@ -13,6 +14,7 @@ use vlmc_passes::schedule::Kind;
 pub fn parse(text: &str) -> Result<Spread> {
     let mut grid = Grid { pp: 1, vpp: 1 };
     let (mut cp, mut dp) = (1, 1);
+    let mut attention = AttentionForm::AllGather;
     let (mut split, mut kind, mut microbatches, mut group) = (None, None, None, None);
     for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
         let (key, value) = part.split_once('=').with_context(|| format!("`{part}` has no `=`"))?;
@@ -24,6 +26,13 @@ pub fn parse(text: &str) -> Result<Spread> {
             "dp" => dp = number()? as usize,
             "microbatches" => microbatches = Some(number()?),
             "group" => group = Some(number()?),
+            "cp-attention" => {
+                attention = match value {
+                    "all-gather" => AttentionForm::AllGather,
+                    "a2a" => AttentionForm::AllToAll,
+                    _ => bail!("`{part}`: all-gather or a2a"),
+                };
+            }
             "layout" => split = Some(Split::Letters(value.to_string())),
             "schedule" => {
                 kind = Some(Kind::from_name(value).with_context(|| format!("`{part}`"))?);
@@ -39,6 +48,7 @@ pub fn parse(text: &str) -> Result<Spread> {
         microbatches,
         group: group.unwrap_or(grid.pp),
         cp,
+        cp_attention: attention,
         dp,
     })
 }

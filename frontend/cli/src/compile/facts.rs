@@ -1,10 +1,12 @@
 //! What an artifact says of a program: its losses, parameters and capacities.
 
 use super::Capacity;
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use indexmap::IndexMap;
 use vlmc_artifact as artifact;
 use vlmc_data::host_fn;
+use vlmc_data::pack::alignment;
+use vlmc_ir::dim::Symbol;
 use vlmc_ir::eval::Sizes;
 use vlmc_ir::graph::{Function, Output, OutputKind, Param, Program, join_name};
 use vlmc_ir::ops::Op;
@@ -80,7 +82,21 @@ fn init(p: &Param) -> artifact::Init {
 }
 
 /// The value of each run-time symbol, from the inputs whose sizes the capacities tell.
-pub(super) fn capacities(joint: &Program, capacity: &Capacity) -> Result<IndexMap<String, u64>> {
+pub(super) fn capacities(
+    joint: &Program,
+    capacity: &Capacity,
+    cp: usize,
+) -> Result<IndexMap<String, u64>> {
+    let multiple = alignment(cp);
+    if capacity.tokens % multiple != 0 {
+        bail!(
+            "{} tokens are no multiple of {multiple}, and {cp} context-parallel ranks take two \
+             equal runs of every document each; the next are {} and {}",
+            capacity.tokens,
+            capacity.tokens / multiple * multiple,
+            capacity.tokens.next_multiple_of(multiple)
+        );
+    }
     let main = joint.main().ok_or_else(|| anyhow!("the program is empty"))?;
     let mut sizes = Sizes::default();
     let mut pairs = vec![];
@@ -89,7 +105,7 @@ pub(super) fn capacities(joint: &Program, capacity: &Capacity) -> Result<IndexMa
         let function = host_fn::find(&from.function)?;
         for (dim, text) in input.ty.dims.iter().zip(function.dims) {
             let (symbol, extra) = text.split_once(" + ").unwrap_or((text, "0"));
-            if let (Some(v), Ok(extra)) = (capacity.of(symbol), extra.parse::<usize>()) {
+            if let (Some(v), Ok(extra)) = (capacity.of(symbol, cp), extra.parse::<usize>()) {
                 pairs.push((dim, v + extra));
             }
         }
@@ -105,7 +121,7 @@ pub(super) fn capacities(joint: &Program, capacity: &Capacity) -> Result<IndexMa
         out.insert(s.symbol.to_string(), v as u64);
     }
     // A batch is read even when no program needs its documents.
-    out.entry("T".to_string()).or_insert(capacity.tokens as u64);
+    out.entry("T".to_string()).or_insert((capacity.tokens / cp.max(1)) as u64);
     out.entry("docs".to_string()).or_insert(capacity.docs as u64);
     out.sort_keys();
     Ok(out)
@@ -175,4 +191,16 @@ pub(super) fn model(training: &Program) -> Result<Model> {
         mtp: u32::try_from(further_layers(training).len())?,
         tied: false,
     })
+}
+
+/// The symbol that counts the rows of a rank: that of the token ids.
+pub(super) fn rows_symbol(p: &Program) -> Result<Symbol> {
+    let inputs = p.main().into_iter().flat_map(|f| &f.inputs);
+    let mut ids = inputs.filter(|i| i.from.as_ref().is_some_and(|f| f.function == "input_ids"));
+    let dims = ids.next().and_then(|i| i.ty.dims.first().cloned());
+    let symbols = dims.map(|d| d.size().symbols()).unwrap_or_default();
+    match &symbols[..] {
+        [one] => Ok(one.clone()),
+        _ => bail!("context parallelism needs an input of token ids, whose rows it deals out"),
+    }
 }

@@ -23,7 +23,9 @@ use vlmc_passes::fuse::{self, Fused};
 use vlmc_passes::manager::{self, Pass, PassError};
 use vlmc_passes::optimizer::{OptimizerParam, optimizer_program, squares_program};
 use vlmc_passes::partition::placement::{Content, Grid, Model, Placement, Split, place};
-use vlmc_passes::partition::{Cut, Part, Phase, Stages, cut};
+use vlmc_passes::partition::{
+    AttentionForm, ContextParallel, Cut, Part, Phase, Stages, context_parallel, cut,
+};
 use vlmc_passes::prune::drop_unused_inputs;
 use vlmc_passes::schedule::{Kind, schedule};
 
@@ -60,9 +62,11 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    fn of(&self, symbol: &str) -> Option<usize> {
+    /// What a symbol of the host functions counts on one of `cp` ranks.
+    fn of(&self, symbol: &str, cp: usize) -> Option<usize> {
         match symbol {
-            "tokens" => Some(self.tokens),
+            "tokens" => Some(self.tokens / cp.max(1)),
+            "pack" => Some(self.tokens),
             "docs" => Some(self.docs),
             "patches" => Some(self.patches),
             "frames" => Some(self.frames),
@@ -101,6 +105,8 @@ pub struct Spread {
     pub group: u32,
     /// Context-parallel ranks.
     pub cp: usize,
+    /// How attention sees the rows of other context-parallel ranks.
+    pub cp_attention: AttentionForm,
     /// Data-parallel ranks.
     pub dp: usize,
 }
@@ -116,6 +122,7 @@ impl Spread {
             microbatches,
             group: 1,
             cp: 1,
+            cp_attention: AttentionForm::AllGather,
             dp: 1,
         }
     }
@@ -165,7 +172,16 @@ fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Com
     let mut records = vec![];
     let mut training = forward.clone();
     only_losses(&mut training)?;
-    let training = passes(&training, &mut records)?;
+    let mut training = passes(&training, &mut records)?;
+    if r.spread.cp > 1 {
+        let options = ContextParallel {
+            ranks: u32::try_from(r.spread.cp)?,
+            rows: facts::rows_symbol(&training)?,
+            attention: r.spread.cp_attention,
+        };
+        training = passes(&context_parallel(&training, &options)?, &mut records)?;
+        drop_unused_inputs(&mut training);
+    }
     let options = Options { seeds: Seeds::Totals, ..Options::default() };
     let differentiated = differentiate(&training, &options)?;
     records.push(PassRecord {
@@ -184,7 +200,7 @@ fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Com
     });
     let counts = counts(&training, &mut records)?;
     let parameters = facts::parameters(&forward, &joint)?;
-    let capacities = facts::capacities(&joint, &r.capacity)?;
+    let capacities = facts::capacities(&joint, &r.capacity, r.spread.cp)?;
 
     let model = facts::model(&training)?;
     let placement = place(&model, r.spread.grid, &r.spread.split)?;

@@ -1,6 +1,6 @@
 //! Gradients of the sequence ops that have backward ops of their own.
 
-use super::{QUERY_ROWS, head, heads_per_group, segments, step, unexpected};
+use super::{Block, blocks, head, heads_per_group, segments, step, unexpected};
 use crate::eval::tensor::{Matrix, elements, filled};
 use crate::eval::{Call, EvalError, EvalResult, Real, Tensor};
 use crate::ops::Op;
@@ -189,14 +189,16 @@ pub(crate) fn attention<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
     let (key_heads, dv) = (k.dim(1), v.dim(2));
     let group = heads_per_group(heads, key_heads)?;
     let window = window.as_ref().map(|w| call.sizes.eval(w)).transpose()?;
-    let segments = segments(call, 6, rows)?;
+    let key_rows = k.dim(0);
+    let segments = segments(call, 6, key_rows)?;
+    let at = call.inputs.get(8).map(|t| t.as_ints()).transpose()?;
     let (q, k, v) = (q.as_floats()?, k.as_floats()?, v.as_floats()?);
     let (y, lse) = (call.input(3)?.as_floats()?, call.input(4)?.as_floats()?);
     let dy = call.input(5)?.as_floats()?;
-    let dlse = call.inputs.get(8).map(|t| t.as_floats()).transpose()?;
+    let dlse = call.inputs.get(9).map(|t| t.as_floats()).transpose()?;
     let mut out_q = zeros::<R>(&[rows, heads, d])?;
-    let mut out_k = zeros::<R>(&[rows, key_heads, d])?;
-    let mut out_v = zeros::<R>(&[rows, key_heads, dv])?;
+    let mut out_k = zeros::<R>(&[key_rows, key_heads, d])?;
+    let mut out_v = zeros::<R>(&[key_rows, key_heads, dv])?;
     let per_row = elements(&[rows, heads])?;
     let fits = q.len() == out_q.len()
         && k.len() == out_k.len()
@@ -207,54 +209,49 @@ pub(crate) fn attention<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
         return Err(unexpected(call));
     }
     let bounded = *causal || window.is_some();
-    for segment in &segments {
-        for start in segment.clone().step_by(QUERY_ROWS) {
-            let block = start..segment.end.min(start + QUERY_ROWS);
-            let keys = segment.start..if bounded { block.end } else { segment.end };
-            for h in 0..heads {
-                let kh = h / group;
-                let (qs, ks) =
-                    (head(q, block.clone(), heads, h, d), head(k, keys.clone(), key_heads, kh, d));
-                let (vs, dys) = (
-                    head(v, keys.clone(), key_heads, kh, dv),
-                    head(dy, block.clone(), heads, h, dv),
-                );
-                let mut p = zeros::<R>(&[block.len(), keys.len()])?;
-                R::gemm(qs, ks.transposed(), &mut p)?;
-                let mut ds = zeros::<R>(&[block.len(), keys.len()])?;
-                R::gemm(dys, vs.transposed(), &mut ds)?;
-                for (n, t) in block.clone().enumerate() {
-                    let at = (t * heads + h) * dv;
-                    let sum = dot(&dy[at..at + dv], &y[at..at + dv]);
-                    let shift = dlse.map_or(sum, |l| sum - l[t * heads + h]);
-                    let from = window.map_or(0, |w| (t + 1).saturating_sub(w));
-                    let to = if bounded { t } else { usize::MAX };
-                    let lse = lse[t * heads + h].to_f64();
-                    for (i, key) in keys.clone().enumerate() {
-                        let at = n * keys.len() + i;
-                        if (from..=to).contains(&key) {
-                            p[at] = R::from_f64((scale.0 * p[at].to_f64() - lse).exp());
-                            ds[at] = R::from_f64(scale.0) * p[at] * (ds[at] - shift);
-                        } else {
-                            p[at] = R::default();
-                            ds[at] = R::default();
-                        }
+    for Block { local, rows, segment } in blocks(&segments, rows, at) {
+        let keys = segment.start..if bounded { rows.end } else { segment.end };
+        for h in 0..heads {
+            let kh = h / group;
+            let (qs, ks) =
+                (head(q, local.clone(), heads, h, d), head(k, keys.clone(), key_heads, kh, d));
+            let (vs, dys) =
+                (head(v, keys.clone(), key_heads, kh, dv), head(dy, local.clone(), heads, h, dv));
+            let mut p = zeros::<R>(&[rows.len(), keys.len()])?;
+            R::gemm(qs, ks.transposed(), &mut p)?;
+            let mut ds = zeros::<R>(&[rows.len(), keys.len()])?;
+            R::gemm(dys, vs.transposed(), &mut ds)?;
+            for (n, (i, t)) in local.clone().zip(rows.clone()).enumerate() {
+                let at = (i * heads + h) * dv;
+                let sum = dot(&dy[at..at + dv], &y[at..at + dv]);
+                let shift = dlse.map_or(sum, |l| sum - l[i * heads + h]);
+                let from = window.map_or(0, |w| (t + 1).saturating_sub(w));
+                let to = if bounded { t } else { usize::MAX };
+                let lse = lse[i * heads + h].to_f64();
+                for (c, key) in keys.clone().enumerate() {
+                    let at = n * keys.len() + c;
+                    if (from..=to).contains(&key) {
+                        p[at] = R::from_f64((scale.0 * p[at].to_f64() - lse).exp());
+                        ds[at] = R::from_f64(scale.0) * p[at] * (ds[at] - shift);
+                    } else {
+                        p[at] = R::default();
+                        ds[at] = R::default();
                     }
                 }
-                let (p, ds) = (
-                    Matrix::new(&p, block.len(), keys.len()),
-                    Matrix::new(&ds, block.len(), keys.len()),
-                );
-                let mut part = zeros::<R>(&[block.len(), d])?;
-                R::gemm(ds, ks, &mut part)?;
-                add_head(&mut out_q, &part, &block, [heads, h], d);
-                let mut part = zeros::<R>(&[keys.len(), d])?;
-                R::gemm(ds.transposed(), qs, &mut part)?;
-                add_head(&mut out_k, &part, &keys, [key_heads, kh], d);
-                let mut part = zeros::<R>(&[keys.len(), dv])?;
-                R::gemm(p.transposed(), dys, &mut part)?;
-                add_head(&mut out_v, &part, &keys, [key_heads, kh], dv);
             }
+            let (p, ds) = (
+                Matrix::new(&p, rows.len(), keys.len()),
+                Matrix::new(&ds, rows.len(), keys.len()),
+            );
+            let mut part = zeros::<R>(&[rows.len(), d])?;
+            R::gemm(ds, ks, &mut part)?;
+            add_head(&mut out_q, &part, &local, [heads, h], d);
+            let mut part = zeros::<R>(&[keys.len(), d])?;
+            R::gemm(ds.transposed(), qs, &mut part)?;
+            add_head(&mut out_k, &part, &keys, [key_heads, kh], d);
+            let mut part = zeros::<R>(&[keys.len(), dv])?;
+            R::gemm(p.transposed(), dys, &mut part)?;
+            add_head(&mut out_v, &part, &keys, [key_heads, kh], dv);
         }
     }
     results(call, [out_q, out_k, out_v])

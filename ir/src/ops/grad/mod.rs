@@ -12,6 +12,7 @@
 pub mod contraction;
 pub mod elementwise;
 pub mod indexing;
+pub mod mesh;
 pub mod movement;
 pub mod sequence;
 
@@ -30,8 +31,6 @@ pub enum Gradient {
     Rule(Rule),
     /// It is itself a gradient, and is not differentiated again.
     Once,
-    /// It belongs to placed programs; gradients are taken before placement.
-    Placed,
     /// Inputs, parameters and calls: whoever differentiates functions handles them.
     Structural,
 }
@@ -105,10 +104,6 @@ impl GradBuilder {
             Gradient::Rule(rule) => rule(self, &node, &results, douts),
             Gradient::Once => Err(TypeError::new(format!(
                 "`{}` is a gradient, which is not differentiated again",
-                node.op.name()
-            ))),
-            Gradient::Placed => Err(TypeError::new(format!(
-                "`{}` belongs to placed programs, and gradients are taken before placement",
                 node.op.name()
             ))),
             Gradient::Structural => {

@@ -138,14 +138,23 @@ pub(crate) fn attention(
     results: &[Value],
     douts: Dout<'_>,
 ) -> Result<Gradients> {
-    let (Op::Attention { scale, causal, window }, [q, k, v, cu, padded], [y, lse], [dy, dlse]) =
-        (&n.op, n.operands.as_slice(), results, douts)
+    let (Op::Attention { scale, causal, window }, [q, k, v, cu, padded, rows @ ..]) =
+        (&n.op, n.operands.as_slice())
     else {
         return Ok(vec![]);
     };
+    let ([y, lse], [dy, dlse]) = (results, douts) else { return Ok(vec![]) };
     let dy = or_zero(b, *dy, *y)?;
     let mut operands = vec![*q, *k, *v, *y, *lse, dy, *cu, *padded];
-    operands.extend(dlse);
+    operands.extend(rows);
+    if let Some(dlse) = dlse {
+        if rows.is_empty() {
+            // Operands may be missing at the end only, and every row is its own.
+            let shape = vec![b.ty(*q).dims[0].clone()];
+            operands.push(b.node(Op::Iota { shape, axis: 0 }, &[])?.into());
+        }
+        operands.push(*dlse);
+    }
     let op = Op::AttentionGrad { scale: *scale, causal: *causal, window: window.clone() };
     let node = b.node(op, &operands)?;
     Ok((0..3).map(|result| Some(Value { node, result })).collect())

@@ -237,7 +237,7 @@ fn binary(op: &Op, tys: &[Ty], allowed: &dyn Fn(DType) -> bool, what: &str) -> T
     if !allowed(dtype) {
         return Err(TypeError::new(format!("operands must be {what}, not {dtype}")).at(0, None));
     }
-    Ok(vec![Ty { dtype, dims, sharding: tys[0].sharding.clone() }])
+    Ok(vec![Ty::new(dtype, dims)])
 }
 
 pub(super) fn binary_number(op: &Op, tys: &[Ty]) -> Types {
@@ -262,5 +262,5 @@ pub(super) fn select(op: &Op, tys: &[Ty]) -> Types {
     want_dtype(op, tys, 0, DType::Bool)?;
     let dims = same_shapes(op, tys, 0)?;
     let dtype = same_dtypes(op, tys, 1)?;
-    Ok(vec![Ty { dtype, dims, sharding: tys[1].sharding.clone() }])
+    Ok(vec![Ty::new(dtype, dims)])
 }

@@ -155,7 +155,15 @@ pub(in crate::ops) fn attention(op: &Op, tys: &[Ty]) -> Types {
     (0..3).try_for_each(|i| want_rank(op, tys, i, 3))?;
     want_float(op, tys, 0)?;
     same_dtypes(op, &tys[..3], 0)?;
-    (1..3).try_for_each(|i| want_same(op, tys, (0, 0), (i, 0)))?;
+    match tys.get(5) {
+        None => want_same(op, tys, (0, 0), (1, 0))?,
+        Some(_) => {
+            want_rank(op, tys, 5, 1)?;
+            want_dtype(op, tys, 5, DType::I32)?;
+            want_same(op, tys, (0, 0), (5, 0))?;
+        }
+    }
+    want_same(op, tys, (1, 0), (2, 0))?;
     want_same(op, tys, (0, 2), (1, 2))?;
     want_same(op, tys, (1, 1), (2, 1))?;
     want_grouped_heads(op, tys, 0, 1)?;

@@ -37,7 +37,10 @@ pub(in super::super) fn attention_grad(op: &Op, tys: &[Ty]) -> Types {
     let Op::AttentionGrad { scale, causal, window } = op else {
         return super::structural(op, tys);
     };
-    let operands = [0, 1, 2, 6, 7];
+    let operands = match tys.len() {
+        8 => vec![0, 1, 2, 6, 7],
+        _ => vec![0, 1, 2, 6, 7, 8],
+    };
     let forward: Vec<Ty> = operands.iter().map(|i| tys[*i].clone()).collect();
     let of = Op::Attention { scale: *scale, causal: *causal, window: window.clone() };
     let results = attention(&of, &forward).map_err(|e| renumbered(e, &operands))?;
@@ -45,8 +48,8 @@ pub(in super::super) fn attention_grad(op: &Op, tys: &[Ty]) -> Types {
     want_dtype(op, tys, 4, DType::F32)?;
     want_gradient(op, tys, 4, &results[1])?;
     want_gradient(op, tys, 5, &results[0])?;
-    if tys.len() > 8 {
-        want_gradient(op, tys, 8, &results[1])?;
+    if tys.len() > 9 {
+        want_gradient(op, tys, 9, &results[1])?;
     }
     Ok(tys[..3].to_vec())
 }
