@@ -387,7 +387,7 @@ fn sequence_gradients(s: &mut Seen) {
     let (l3, l4) = (3f64.ln(), 4f64.ln());
     let one = "f32[6, 1, 1]";
     let lse: Operand<'_> = ("f32[6, 1]", &[0., l4, -INF, 0., l4, -INF]);
-    let operands: [Operand<'_>; 9] = [
+    let operands: [Operand<'_>; 10] = [
         (one, &[1., 1., 9., 1., 1., 9.]),
         (one, &[0., l3, 9., 0., l3, 9.]),
         (one, &[4., 8., 9., 0., 4., 9.]),
@@ -396,8 +396,36 @@ fn sequence_gradients(s: &mut Seen) {
         (one, &[2., 4., 9., 1., 8., 9.]),
         CU,
         PADDED,
+        ("i32[6]", &[0., 1., 2., 3., 4., 5.]),
         ("f32[6, 1]", &[0., 4., 9., 0., 0., 9.]),
     ];
+    // Some rows of the pack in an order of their own, a padding row and one that does not exist.
+    let rows: Operand<'_> = ("i32[4]", &[4., 2., 1., 7.]);
+    let four = "f32[4, 1, 1]";
+    s.check(
+        "attention {scale = 1.0, causal = true, window = none}",
+        &[(four, &[1., 9., 1., 9.]), operands[1], operands[2], CU, PADDED, rows],
+        &[(four, &[3., 0., 7., 0.]), ("f32[4, 1]", &[l4, -INF, l4, -INF])],
+    );
+    s.check(
+        "attention_grad {scale = 1.0, causal = true, window = none}",
+        &[
+            (four, &[1., 9., 1., 9.]),
+            operands[1],
+            operands[2],
+            (four, &[3., 0., 7., 0.]),
+            ("f32[4, 1]", &[l4, -INF, l4, -INF]),
+            (four, &[8., 9., 4., 9.]),
+            CU,
+            PADDED,
+            rows,
+        ],
+        &[
+            (four, &[6. * l3, 0., 3. * l3, 0.]),
+            (one, &[-3., 3., 0., -6., 6., 0.]),
+            (one, &[1., 3., 0., 2., 6., 0.]),
+        ],
+    );
     // Row 1: dp = 16 and 32, sum(dy y) = 28, ds = -3 and 3; with dlse -2 and 6. Row 4: -6 and 6.
     s.check(
         "attention_grad {scale = 1.0, causal = true, window = none}",
@@ -419,13 +447,15 @@ fn sequence_gradients(s: &mut Seen) {
     );
 }
 
+/// On a mesh of one rank; `tests/mesh.rs` has more.
 fn communication(s: &mut Seen) {
-    let x: Operand<'_> = ("f32[2, 2] partial(dp)", &[1., 2., 3., 4.]);
-    let d: Operand<'_> = ("f32[2 @cp, 2]", x.1);
-    s.check("all_reduce {axes = [dp]}", &[x], &[("f32[2, 2]", x.1)]);
-    s.check("all_gather {axis = cp, dim = 0}", &[d], &[("f32[2, 2]", x.1)]);
-    s.check("reduce_scatter {axis = dp, dim = 1}", &[x], &[("f32[2, 2 @dp]", x.1)]);
-    s.check("all_to_all {axis = cp, split = 1, gather = 0}", &[d], &[("f32[2, 2 @cp]", x.1)]);
+    let x: Operand<'_> = ("f32[2, 2]", &[1., 2., 3., 4.]);
+    s.check("all_reduce {axis = cp, ranks = 1}", &[x], &[x]);
+    s.check("all_gather {axis = cp, ranks = 1, dim = 0}", &[x], &[x]);
+    s.check("reduce_scatter {axis = cp, ranks = 1, dim = 1}", &[x], &[x]);
+    s.check("all_to_all {axis = cp, ranks = 1, split = 1, gather = 0}", &[x], &[x]);
+    s.check("shard {axis = cp, ranks = 1, dim = 1}", &[x], &[x]);
+    s.check("unshard {axis = cp, ranks = 1, dim = 1}", &[x], &[x]);
 }
 
 #[test]

@@ -179,21 +179,6 @@ const DAMAGES: &[(&str, Damage)] = &[
         p.symbols[0].multiple_of = -1;
         true
     }),
-    ("mesh axis twice", |p, rng| {
-        let f = any_function(p, rng);
-        let Some(i) = some(f, rng, |i| f.nodes[i].tys.iter().any(|t| t.rank() > 0)) else {
-            return false;
-        };
-        let ty = f.nodes[i].tys.iter_mut().find(|t| t.rank() > 0).unwrap();
-        let twice = vlmc_ir::ty::DimSharding {
-            axes: vec![MeshAxis::Tp, MeshAxis::Tp],
-            ..Default::default()
-        };
-        let mut dims = vec![vlmc_ir::ty::DimSharding::default(); ty.rank()];
-        dims[0] = twice;
-        ty.sharding = vlmc_ir::ty::Sharding::new(dims, vec![]);
-        true
-    }),
     ("loss of a callee", |p, rng| {
         if p.functions.len() < 2 {
             return false;

@@ -2,49 +2,33 @@
 //!
 //! 1. Pure nodes whose results no kept node and no output uses. Unused results of a call or of an
 //!    op with several stay, since they come with the others.
-//! 2. Calls of functions that only compute, when no result is used. With them their parameters
-//!    leave the program.
+//! 2. Calls, when no result is used. With them their parameters leave the program.
 //! 3. Functions that main does not reach.
 //!
-//! Inputs and parameters stay: they are the signature of a function. Exchanges between ranks stay
-//! too, for ranks may run different programs, and the others would wait.
+//! Inputs and parameters stay: they are the signature of a function. Exchanges between ranks go like
+//! other ops: those who exchange run the same program, so what nobody needs here nobody makes there.
 
 use crate::manager::{Pass, PassError};
 use crate::rewrite::Rewriter;
 use rustc_hash::FxHashSet;
 use vlmc_ir::graph::{Function, Program};
-use vlmc_ir::ops::{Effect, Op};
+use vlmc_ir::ops::Op;
 
 /// The pass.
 pub const PASS: Pass =
     Pass { name: "dce", summary: "leaves out nodes and functions that nothing needs", run };
 
 fn run(p: &Program) -> Result<Program, PassError> {
-    let mut exchanging: FxHashSet<&str> = FxHashSet::default();
-    let mut functions = vec![];
-    for f in &p.functions {
-        let needed = |op: &Op| match op {
-            Op::Input { .. } | Op::Param { .. } => true,
-            Op::Call { callee, .. } => exchanging.contains(&**callee),
-            op => op.info().effect != Effect::Pure,
-        };
-        functions.push(function(f, &needed));
-        let exchanges = |op: &Op| match op {
-            Op::Call { callee, .. } => exchanging.contains(&**callee),
-            op => op.info().effect == Effect::Collective,
-        };
-        if f.nodes.iter().any(|n| exchanges(&n.op)) {
-            exchanging.insert(&f.name);
-        }
-    }
+    let mut functions: Vec<Function> = p.functions.iter().map(function).collect();
     let reached = reached(&functions);
     let mut keep = reached.iter();
     functions.retain(|_| keep.next().copied().unwrap_or(false));
     Ok(Program { functions, ..p.clone() })
 }
 
-fn function(f: &Function, needed: &dyn Fn(&Op) -> bool) -> Function {
-    let mut live: Vec<bool> = f.nodes.iter().map(|n| needed(&n.op)).collect();
+fn function(f: &Function) -> Function {
+    let signature = |op: &Op| matches!(op, Op::Input { .. } | Op::Param { .. });
+    let mut live: Vec<bool> = f.nodes.iter().map(|n| signature(&n.op)).collect();
     for v in f.output_values() {
         live[v.node.0 as usize] = true;
     }

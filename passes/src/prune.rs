@@ -8,7 +8,7 @@ use crate::manager::{Pass, PassError};
 use indexmap::IndexMap;
 use std::collections::BTreeMap;
 use vlmc_ir::graph::{Function, NodeId, Output, OutputKind, Program, RegionId, Value};
-use vlmc_ir::ops::{Effect, Op};
+use vlmc_ir::ops::Op;
 
 /// The pass.
 pub const PASS: Pass = Pass {
@@ -62,8 +62,6 @@ struct Variant {
     inputs: Vec<bool>,
     /// Calls in it: node, index of the callee's variant.
     calls: Vec<(NodeId, usize)>,
-    /// Whether it talks to other ranks, so that a call of it stays though nobody uses its results.
-    exchanges: bool,
 }
 
 struct Pruner<'p> {
@@ -114,7 +112,6 @@ impl Pruner<'_> {
         // Backward over the nodes: a call needs what the variant of its callee needs.
         let mut live = vec![false; old.nodes.len()];
         let mut callees: BTreeMap<usize, usize> = BTreeMap::new();
-        let mut exchanges = false;
         for i in (0..old.nodes.len()).rev() {
             let n = &old.nodes[i];
             let any = used[i].iter().any(|u| *u);
@@ -124,18 +121,15 @@ impl Pruner<'_> {
                     let Some(target) = target else { continue };
                     let variant = self.variant(target, &used[i]);
                     let Some((_, v)) = self.variants.get_index(variant) else { continue };
-                    live[i] = any || v.exchanges;
-                    exchanges |= v.exchanges;
+                    live[i] = any;
                     if live[i] {
                         callees.insert(i, variant);
                         let needed = n.operands.iter().zip(&v.inputs).filter(|(_, k)| **k);
                         needed.for_each(|(o, _)| mark(*o, &mut used));
                     }
                 }
-                op => {
-                    let talks = op.info().effect == Effect::Collective;
-                    exchanges |= talks;
-                    live[i] = any || talks;
+                _ => {
+                    live[i] = any;
                     if live[i] {
                         n.operands.iter().for_each(|o| mark(*o, &mut used));
                     }
@@ -199,7 +193,7 @@ impl Pruner<'_> {
             Output { name: o.name.clone(), value: new(o.value), kind }
         });
         f.outputs = outputs.collect();
-        Variant { function: f, inputs, calls, exchanges }
+        Variant { function: f, inputs, calls }
     }
 }
 

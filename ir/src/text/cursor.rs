@@ -1,7 +1,7 @@
 //! Reads the tokens of `.vir` text, with positions for errors.
 
 use crate::dim::{Dim, Poly};
-use crate::ty::{DType, MeshAxis, Ty};
+use crate::ty::{DType, Ty};
 
 /// What is wrong with a text, and at which byte.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -331,11 +331,6 @@ impl<'a> Cursor<'a> {
     }
 }
 
-fn mesh_axis(name: &str, at: usize) -> Result<MeshAxis> {
-    MeshAxis::from_name(name)
-        .ok_or_else(|| ParseError::new(at, format!("unknown mesh axis `{name}`")))
-}
-
 /// Whether `text` is one word, as names in text must be.
 pub fn is_word(text: &str) -> bool {
     !text.is_empty() && word_len(text) == text.len()
@@ -368,19 +363,19 @@ mod tests {
             "bf16[T, 2*K + V]",
             "i32[docs + 1]",
             "bf16[T, q: 2*K + k: (K + 1)]",
-            "f32[T @dp.cp, (hidden / d)*c.heads]",
+            "f32[T, (hidden / d)*c.heads]",
         ] {
             let once = ty(text);
             assert_eq!(once, ty(&once));
         }
-        assert_eq!(ty("bf16[T @cp.zigzag, q: 2*K]"), "bf16[T @cp.zigzag, q: 2*K]");
+        assert_eq!(ty("bf16[T, q: 2*K]"), "bf16[T, q: 2*K]");
     }
 
     #[test]
     fn errors_have_places() {
         assert_eq!(ty("f32[T,"), "6: expected a name, found the end of the text");
         assert_eq!(ty("f33[T]"), "0: unknown element type `f33`");
-        assert_eq!(ty("f32[T @up]"), "7: unknown mesh axis `up`");
+        assert_eq!(ty("f32[T @up]"), "6: expected `,`, found `@`");
         let deep = format!("f32[{}1", "(".repeat(1000));
         assert!(ty(&deep).contains("nested more than 64 deep"));
     }

@@ -483,7 +483,7 @@ impl<'p> Lowering<'p> {
             let ranks = Poly::constant(i64::from(self.options.ranks));
             let mut dims = dims.to_vec();
             *dims.get_mut(0)? = all_rows(self.options);
-            let part = dims.get(1)?.try_map(&|p| p.div(&ranks))?;
+            let part = dims.get(1)?.try_map(&|p| p.div_evident(&ranks))?;
             *dims.get_mut(1)? = part;
             Some(dims)
         };
@@ -585,8 +585,8 @@ impl<'p> Lowering<'p> {
             return None;
         }
         Some((
-            start.try_map(&|p| p.div(&ranks))?,
-            size.try_map(&|p| p.div(&ranks))?,
+            start.try_map(&|p| p.div_evident(&ranks))?,
+            size.try_map(&|p| p.div_evident(&ranks))?,
         ))
     }
 }
