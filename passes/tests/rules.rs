@@ -100,7 +100,6 @@ fn domain(name: &str) -> (f64, f64) {
 }
 
 fn samples(info: &OpInfo, m: &mut Maker) -> Vec<Sample> {
-    let (axis, ranks) = (MeshAxis::Cp, 1);
     let name = info.name;
     // Elementwise ops without attributes need no entry here.
     let op = if info.attributes.is_empty() { from_name(name) } else { None };
@@ -133,6 +132,7 @@ fn from_name(name: &str) -> Option<Op> {
 
 /// What a new op that is not elementwise, or has attributes, needs an entry in.
 fn special(name: &str, m: &mut Maker) -> Vec<Sample> {
+    let (axis, ranks) = (MeshAxis::Cp, 1);
     let dtype = m.dtype;
     let mut out = vec![];
     let mut one = |op: Op, operands: Vec<(Ty, Tensor<f64>)>| out.push(Sample { op, operands });
