@@ -4,7 +4,9 @@
 mod assign;
 mod cut;
 pub mod letters;
+pub mod parts;
 pub mod placement;
+pub mod suggest;
 
 pub use assign::{Phase, Stages, further_layers, layers};
 pub use cut::{Crossing, Cut, Part, cut};

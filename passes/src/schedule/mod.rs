@@ -307,3 +307,32 @@ pub fn in_flight(slots: &[Slot]) -> u32 {
     }
     most
 }
+
+/// Schedules near a refused one, best first, each checked: kind, microbatches and group.
+pub fn alternatives(kind: Kind, grid: Grid, m: u32, group: u32) -> Vec<(Kind, u32, u32)> {
+    let legal = |(kind, m, group): &(Kind, u32, u32)| check(*kind, grid, *m, *group).is_ok();
+    let pp = grid.pp.max(1);
+    let up = |of: u32, by: u32| of.checked_next_multiple_of(by.max(1)).filter(|m| *m > 0);
+    let kinds = [kind, Kind::default_for(grid)];
+    let mut out: Vec<(Kind, u32, u32)> = vec![];
+    for kind in kinds {
+        let near = [
+            Some((kind, m, group)),
+            // The same microbatches in other groups.
+            (pp..=m)
+                .min_by_key(|n| (!legal(&(kind, m, *n)), n.abs_diff(group)))
+                .map(|n| (kind, m, n)),
+            // More or fewer microbatches in the same groups.
+            up(m.max(1), group).map(|m| (kind, m, group)),
+            Some((kind, m - m % group.max(1), group)),
+            up(m.max(1), pp).map(|m| (kind, m, pp)),
+        ];
+        for found in near.into_iter().flatten().filter(legal) {
+            if !out.contains(&found) {
+                out.push(found);
+            }
+        }
+    }
+    out.truncate(3);
+    out
+}
