@@ -5,6 +5,7 @@ pub mod eval;
 pub mod fusion;
 #[cfg(feature = "codegen")]
 pub mod kernels;
+pub mod layout;
 pub mod parameters;
 pub mod settings;
 pub mod spec;

@@ -190,7 +190,11 @@ pub fn schedule(
     Ok(Schedule { kind, grid, microbatches, group, ranks: (0..grid.pp).map(make).collect() })
 }
 
-fn check(kind: Kind, grid: Grid, m: u32, group: u32) -> Result<(), ScheduleError> {
+/// Whether there is such a schedule; [`schedule`] makes it.
+///
+/// # Errors
+/// See [`ScheduleError`].
+pub fn check(kind: Kind, grid: Grid, m: u32, group: u32) -> Result<(), ScheduleError> {
     let Grid { pp, vpp } = grid;
     if m == 0 || pp == 0 || vpp == 0 || group == 0 {
         return Err(ScheduleError::Nothing);
