@@ -7,6 +7,7 @@ pub mod fusion;
 pub mod kernels;
 pub mod layout;
 pub mod parameters;
+pub mod plan;
 pub mod settings;
 pub mod spec;
 pub mod weights;

@@ -49,6 +49,11 @@ impl Kind {
         Kind::ALL.into_iter().find(|k| k.name() == name)
     }
 
+    /// Whether gradients of weights have slots of their own.
+    pub fn splits_backward(self) -> bool {
+        self == Kind::ZbH1
+    }
+
     /// What is used where no kind is named: interleaved when there are chunks to interleave.
     pub fn default_for(grid: Grid) -> Kind {
         if grid.vpp > 1 { Kind::Interleaved } else { Kind::OneFOneB }
@@ -199,7 +204,7 @@ pub fn check(kind: Kind, grid: Grid, m: u32, group: u32) -> Result<(), ScheduleE
     if m == 0 || pp == 0 || vpp == 0 || group == 0 {
         return Err(ScheduleError::Nothing);
     }
-    let phases = if kind == Kind::ZbH1 { 3 } else { 2 };
+    let phases = if kind.splits_backward() { 3 } else { 2 };
     let slots = grid.chunks().saturating_mul(u64::from(m)).saturating_mul(phases);
     if slots > MAX_SLOTS {
         return Err(ScheduleError::TooManySlots { slots });

@@ -168,5 +168,13 @@ pub struct Communication {
     pub count: usize,
     #[serde(rename = "where")]
     pub place: String,
-    pub alternatives: Vec<(String, u64)>,
+    pub alternatives: Vec<Alternative>,
+}
+
+/// Another way to exchange the same.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Alternative {
+    pub kind: String,
+    pub bytes_per_step: u64,
 }

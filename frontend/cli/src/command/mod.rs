@@ -11,6 +11,7 @@ pub mod import;
 pub mod layout;
 pub mod opt;
 pub mod pack;
+pub mod plan;
 pub mod run;
 
 use crate::Context;

@@ -21,7 +21,7 @@ pub(super) fn losses(p: &Program) -> Vec<artifact::Loss> {
         .collect()
 }
 
-pub(super) fn label(o: &Output) -> String {
+pub(crate) fn label(o: &Output) -> String {
     o.name.as_ref().map(|n| n.to_string()).unwrap_or_default()
 }
 
@@ -80,7 +80,7 @@ fn init(p: &Param) -> artifact::Init {
 }
 
 /// The value of each run-time symbol, from the inputs whose sizes the capacities tell.
-pub(super) fn capacities(joint: &Program, capacity: &Capacity) -> Result<IndexMap<String, u64>> {
+pub(crate) fn capacities(joint: &Program, capacity: &Capacity) -> Result<IndexMap<String, u64>> {
     let main = joint.main().ok_or_else(|| anyhow!("the program is empty"))?;
     let mut sizes = Sizes::default();
     let mut pairs = vec![];
@@ -149,7 +149,6 @@ fn tables(p: &Program, f: &Function, ids: &[bool]) -> Vec<u64> {
     }
     rows
 }
-
 
 /// The inputs of main that come from the batch.
 pub(super) fn inputs_of(p: &Program) -> Vec<String> {
