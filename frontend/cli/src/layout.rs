@@ -47,8 +47,9 @@ impl Layout {
     }
 }
 
-/// Gives the layers of a grid their places by cost; `None` when it can give none.
-pub type Auto<'a> = dyn Fn(Grid) -> Option<Split> + 'a;
+/// From a layout with equal shares to shares by cost, and why they were taken; `None` when there are
+/// none.
+pub type Auto<'a> = dyn Fn(&Layout) -> Option<(Split, String)> + 'a;
 
 /// What the checks must know beside the flags.
 pub struct Facts<'a> {
@@ -100,14 +101,34 @@ impl Chooser<'_> {
         }
         let wanted = Wanted { pp, vpp, microbatches, group, kind };
         let grid = self.grid(&wanted, &split)?;
-        let (split, placement) = self.place(&wanted, grid, split)?;
+        let is_auto = matches!(split, Asked::Auto);
+        let split = match split {
+            Asked::Split(split) => split,
+            Asked::Auto => suggest::balanced(self.facts.model, grid),
+        };
+        let placement = match place(self.facts.model, grid, &split) {
+            Ok(placement) => placement,
+            Err(e) => {
+                self.bad.push(self.no_place(&wanted, &e, grid, &split));
+                return None;
+            }
+        };
         let (kind, microbatches, group) = wanted.schedule(grid);
         if let Err(e) = schedule::check(kind, grid, microbatches, group) {
             self.bad.push(self.no_schedule(&e, kind, grid, microbatches, group));
             return None;
         }
         let notes = std::mem::take(&mut self.notes);
-        Some(Layout { grid, cp, dp, ep, split, placement, microbatches, group, kind, notes })
+        let mut layout =
+            Layout { grid, cp, dp, ep, split, placement, microbatches, group, kind, notes };
+        if is_auto
+            && let Some((split, why)) = (self.facts.auto)(&layout)
+            && let Ok(placement) = place(self.facts.model, grid, &split)
+        {
+            layout.notes.push(why);
+            (layout.split, layout.placement) = (split, placement);
+        }
+        Some(layout)
     }
 
     /// A setting of the layout as a number; what is wrong with it is told.
@@ -305,21 +326,6 @@ impl Chooser<'_> {
         })
     }
 
-    fn place(&mut self, wanted: &Wanted, grid: Grid, split: Asked) -> Option<(Split, Placement)> {
-        let split = match split {
-            Asked::Split(split) => split,
-            // Where nothing can be placed, the even split tells why.
-            Asked::Auto => (self.facts.auto)(grid).unwrap_or(EVEN),
-        };
-        match place(self.facts.model, grid, &split) {
-            Ok(placement) => Some((split, placement)),
-            Err(e) => {
-                self.bad.push(self.no_place(wanted, &e, grid, &split));
-                None
-            }
-        }
-    }
-
     /// The flags of a layout that passes every check, with a schedule that does.
     fn complete(&self, wanted: &Wanted, grid: Grid, split: &Split) -> Option<String> {
         place(self.facts.model, grid, split).ok()?;
@@ -511,7 +517,7 @@ fn shown(key: &str, value: &str, source: &Source) -> (String, std::ops::Range<us
 }
 
 /// A grid and a split as flags.
-fn written(grid: Grid, split: &Split) -> String {
+pub fn written(grid: Grid, split: &Split) -> String {
     let mut out = format!("--pp {} --vpp {}", grid.pp, grid.vpp);
     match split {
         Split::Even { embedding, loss } => {

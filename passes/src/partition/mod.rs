@@ -2,6 +2,7 @@
 //! joint program that each stage runs.
 
 mod assign;
+pub mod auto;
 mod cut;
 pub mod letters;
 pub mod parts;

@@ -7,7 +7,7 @@ use crate::ui::{Done, Stop, at_flag};
 use std::path::Path;
 use vlmc::layout::{Facts, Layout, choose};
 use vlmc::plan::device::Device;
-use vlmc::plan::{Analysis, Planned, text};
+use vlmc::plan::{Analysis, Planned, auto, text};
 use vlmc_frontend::diag::{Code, Diag};
 use vlmc_frontend::elab::{self, Target, lower};
 use vlmc_ir::ty::DType;
@@ -66,7 +66,7 @@ pub fn run(c: &mut Context, args: &Args) -> Done {
         model: &analysis.model,
         rows: rows.divided as u64,
         experts: &analysis.costs.experts,
-        auto: &|_| None,
+        auto: &|layout| auto::shares(&analysis, layout),
     };
     let layout = choose(&c.merged, &facts).map_err(|bad| c.ui.fail_all(bad))?;
     let planned = analysis.plan(&layout).map_err(cannot)?;

@@ -3,9 +3,11 @@
 //! Main gradients are f32, the state is a master copy and two moments in f32, shared among the
 //! `cp * dp` ranks of a stage (of experts among those that hold the same ones).
 
+use super::cost::Size;
 use super::{Analysis, round};
 use crate::layout::Layout;
 use vlmc_artifact::MemoryPeak;
+use vlmc_passes::partition::placement::{Chunk, Content};
 use vlmc_passes::schedule::{Phase, Schedule};
 
 /// Bytes of a main gradient, and of a parameter's optimizer state.
@@ -23,17 +25,30 @@ pub(super) fn memory(a: &Analysis, layout: &Layout, schedule: &Schedule) -> Vec<
     out
 }
 
-fn rank(a: &Analysis, layout: &Layout, schedule: &Schedule, p: u32) -> MemoryPeak {
-    let chunks = a.on(layout, p);
+/// Elements of parameters that a rank holds, and bytes of its share of their state.
+fn elements(params: Vec<(String, Size)>, layout: &Layout) -> (f64, f64) {
     let replicas = f64::from(layout.cp) * f64::from(layout.dp);
     let ep = f64::from(layout.ep);
     let (mut held, mut state) = (0.0, 0.0);
-    for (_, size) in a.params(chunks.iter().map(|(_, c)| *c)) {
+    for (_, size) in params {
         let n = size.elements as f64 / if size.of_experts { ep } else { 1.0 };
         let copies = if size.of_experts { (replicas / ep).max(1.0) } else { replicas };
         held += n;
         state += STATE * n / copies;
     }
+    (held, state)
+}
+
+/// Bytes of parameters, gradients and state of some parts together.
+pub(super) fn held(a: &Analysis, layout: &Layout, contents: &[Content]) -> f64 {
+    let chunk = Chunk { contents: contents.to_vec(), ..Chunk::default() };
+    let (held, state) = elements(a.params(std::iter::once(&chunk)), layout);
+    held * (a.costs.element as f64 + GRADIENT) + state
+}
+
+fn rank(a: &Analysis, layout: &Layout, schedule: &Schedule, p: u32) -> MemoryPeak {
+    let chunks = a.on(layout, p);
+    let (held, state) = elements(a.params(chunks.iter().map(|(_, c)| *c)), layout);
     let costs: Vec<_> = chunks.iter().map(|(g, c)| a.chunk(layout, *g, c)).collect();
     let last = if layout.kind.splits_backward() { Phase::W } else { Phase::B };
     let (mut now, mut most, mut at) = (0.0f64, 0.0f64, String::new());

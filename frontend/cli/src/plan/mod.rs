@@ -4,6 +4,7 @@
 //! layout and runs the schedule by the clock. Milliseconds, bytes and FLOPs of a chunk are those of
 //! one rank and one microbatch.
 
+pub mod auto;
 pub mod cost;
 pub mod device;
 mod exchange;
