@@ -8,6 +8,7 @@ pub mod kernels;
 pub mod layout;
 pub mod parameters;
 pub mod plan;
+pub mod report;
 pub mod settings;
 pub mod spec;
 pub mod weights;

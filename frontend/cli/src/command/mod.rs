@@ -12,6 +12,7 @@ pub mod layout;
 pub mod opt;
 pub mod pack;
 pub mod plan;
+pub mod report;
 pub mod run;
 
 use crate::Context;

@@ -3,7 +3,7 @@
 use super::SpecArgs;
 use super::layout::{LayoutArgs, capacity};
 use crate::Context;
-use crate::ui::{Done, Stop, at_flag};
+use crate::ui::{Done, Stop, at_flag, file_error};
 use std::path::Path;
 use vlmc::layout::{Facts, Layout, choose};
 use vlmc::plan::device::Device;
@@ -32,6 +32,9 @@ pub struct Args {
     /// The plan as JSON, as in plan.json [default: off]
     #[arg(long)]
     json: bool,
+    /// Write plan.json, report.html and the schedule's pictures here, too [default: nowhere]
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<String>,
 }
 
 /// Runs it.
@@ -70,13 +73,29 @@ pub fn run(c: &mut Context, args: &Args) -> Done {
     };
     let layout = choose(&c.merged, &facts).map_err(|bad| c.ui.fail_all(bad))?;
     let planned = analysis.plan(&layout).map_err(cannot)?;
-    show(&analysis, &planned, &layout, args.json)
+    show(&analysis, &planned, &layout, args.json)?;
+    match &args.output {
+        Some(folder) => save(c, Path::new(folder), &planned),
+        None => Ok(()),
+    }
 }
 
-fn show(analysis: &Analysis, planned: &Planned, layout: &Layout, json: bool) -> Done {
-    if json {
-        let text = serde_json::to_string_pretty(&planned.plan).unwrap_or_default();
-        return crate::ui::put(&(text + "\n"));
+fn save(c: &Context, folder: &Path, planned: &Planned) -> Done {
+    let path = folder.join("plan.json");
+    let written = std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&path, json(planned)))
+        .map_err(|e| c.ui.fail(file_error("write", "-o", &path.display().to_string(), &e)));
+    written?;
+    super::report::write(c, folder, &planned.plan)
+}
+
+fn json(planned: &Planned) -> String {
+    serde_json::to_string_pretty(&planned.plan).unwrap_or_default() + "\n"
+}
+
+fn show(analysis: &Analysis, planned: &Planned, layout: &Layout, as_json: bool) -> Done {
+    if as_json {
+        return crate::ui::put(&json(planned));
     }
     crate::ui::put(&text::text(planned, layout, &analysis.device.name, analysis.rows))
 }

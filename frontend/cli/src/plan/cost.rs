@@ -56,8 +56,6 @@ pub struct Cost {
     pub flops: [u64; 2],
     /// Milliseconds, forward and backward.
     pub ms: [f64; 2],
-    /// Of the backward, milliseconds of products.
-    pub product_ms: f64,
     /// Bytes that the forward keeps for the backward.
     pub saved: f64,
     /// Bytes that a run needs beside what it takes and gives.
@@ -147,7 +145,6 @@ struct Counter<'a> {
 struct Run {
     flops: u64,
     ms: f64,
-    product_ms: f64,
     workspace: f64,
 }
 
@@ -155,7 +152,6 @@ impl Run {
     fn add(&mut self, other: Run) {
         self.flops = self.flops.saturating_add(other.flops);
         self.ms += other.ms;
-        self.product_ms += other.product_ms;
         self.workspace = self.workspace.max(other.workspace);
     }
 }
@@ -201,35 +197,34 @@ impl Counter<'_> {
             return of.get(callee.as_str()).copied().unwrap_or_default();
         }
         let flops = self.flops(f, n);
-        let (ms, product) =
-            if heavy(&n.op) { self.heavy_ms(f, n, flops, backward) } else { (0.0, false) };
-        Run { flops: flops as u64, ms, product_ms: if product { ms } else { 0.0 }, workspace: 0.0 }
+        let ms = if heavy(&n.op) { self.heavy_ms(f, n, flops, backward) } else { 0.0 };
+        Run { flops: flops as u64, ms, workspace: 0.0 }
     }
 
-    /// Milliseconds of what is no elementwise work, and whether it is a product.
-    fn heavy_ms(&self, f: &Function, n: &Node, flops: f64, backward: bool) -> (f64, bool) {
+    /// Milliseconds of what is no elementwise work.
+    fn heavy_ms(&self, f: &Function, n: &Node, flops: f64, backward: bool) -> f64 {
         let d = self.device;
         let operands = n.operands.iter().map(|v| self.bytes(f.ty(*v)));
         let moved: f64 = operands.chain(n.tys.iter().map(|t| self.bytes(t))).sum();
         let at = |rate: f64, flops: f64| flops / rate / 1e9;
         let way = usize::from(backward);
-        let (ms, product) = match &n.op {
-            Op::Contract { .. } => (at(d.product_tflops, flops).max(d.memory_ms(moved)), true),
+        let ms = match &n.op {
+            Op::Contract { .. } => at(d.product_tflops, flops).max(d.memory_ms(moved)),
             Op::GroupedContract { .. } | Op::GroupedOuter { .. } => {
-                (at(d.grouped_product_tflops[way], flops).max(d.memory_ms(moved)), true)
+                at(d.grouped_product_tflops[way], flops).max(d.memory_ms(moved))
             }
             Op::Attention { causal, .. } => {
-                (at(d.attention_tflops[0], self.seen(f, n, 3, flops, *causal)), false)
+                at(d.attention_tflops[0], self.seen(f, n, 3, flops, *causal))
             }
             Op::AttentionGrad { causal, .. } => {
-                (at(d.attention_tflops[1], self.seen(f, n, 6, flops, *causal)), false)
+                at(d.attention_tflops[1], self.seen(f, n, 6, flops, *causal))
             }
-            Op::GatedDeltaRule => (at(d.delta_rule_tflops[0], flops), false),
-            Op::GatedDeltaRuleGrad { .. } => (at(d.delta_rule_tflops[1], flops), false),
+            Op::GatedDeltaRule => at(d.delta_rule_tflops[0], flops),
+            Op::GatedDeltaRuleGrad { .. } => at(d.delta_rule_tflops[1], flops),
             // Rows are read and written once; a table is not read whole.
-            _ => (d.memory_ms(2.0 * n.tys.iter().map(|t| self.bytes(t)).sum::<f64>()), false),
+            _ => d.memory_ms(2.0 * n.tys.iter().map(|t| self.bytes(t)).sum::<f64>()),
         };
-        (ms + d.launch_us / 1e3, product)
+        ms + d.launch_us / 1e3
     }
 
     /// Operations of attention on scores that are not masked: documents do not see each other.
@@ -329,7 +324,6 @@ impl Counter<'_> {
                 let way = usize::from(backward);
                 cost.flops[way] = cost.flops[way].saturating_add(run.flops);
                 cost.ms[way] += run.ms;
-                cost.product_ms += if backward { run.product_ms } else { 0.0 };
                 cost.workspace = cost.workspace.max(run.workspace);
                 if let (Content::Layer(_), false, Some(ty)) = (content, backward, n.tys.first()) {
                     out.boundary = out.boundary.max(self.bytes(ty));

@@ -26,7 +26,7 @@ use vlmc_passes::autodiff::{Options, Seeds, differentiate};
 use vlmc_passes::partition::parts::Parts;
 use vlmc_passes::partition::placement::{Chunk, Content, Model};
 use vlmc_passes::schedule::simulate::{Timeline, Times, simulate};
-use vlmc_passes::schedule::{self, Kind, Schedule};
+use vlmc_passes::schedule::{self, Schedule};
 
 /// A model that has been counted.
 #[derive(Clone, Debug)]
@@ -121,6 +121,7 @@ impl Analysis {
                     .collect(),
             },
             memory,
+            saved: self.saved(layout),
             communication: exchange::communication(self, layout),
             ..Plan::default()
         };
@@ -153,6 +154,12 @@ impl Analysis {
             .collect()
     }
 
+    /// Bytes that a forward of each chunk keeps.
+    fn saved(&self, layout: &Layout) -> Vec<u64> {
+        let chunks = layout.placement.chunks.iter().enumerate();
+        chunks.map(|(g, c)| self.chunk(layout, g, c).saved as u64).collect()
+    }
+
     /// The cost of a chunk for one rank, exchanges within the stage included.
     fn chunk(&self, layout: &Layout, g: usize, chunk: &Chunk) -> Cost {
         let mut sum = Cost::default();
@@ -164,7 +171,6 @@ impl Analysis {
                 sum.flops[way] += (cost.flops[way] as f64 * share) as u64;
                 sum.ms[way] += cost.ms[way] * share + exposed[way];
             }
-            sum.product_ms += cost.product_ms * share;
             sum.saved += cost.saved * share;
             sum.workspace = sum.workspace.max(cost.workspace * share);
         }
@@ -187,8 +193,8 @@ impl Analysis {
         let mut times = Times::default();
         for (g, c) in layout.placement.chunks.iter().enumerate() {
             let cost = self.chunk(layout, g, c);
-            // A split backward leaves half of its products, those of weights, for later.
-            let weight = if layout.kind == Kind::ZbH1 { cost.product_ms / 2.0 } else { 0.0 };
+            // Where the backward is split, half of it, that of weights, has slots of its own.
+            let weight = if layout.kind.splits_backward() { cost.ms[1] / 2.0 } else { 0.0 };
             times.forward.push(cost.ms[0]);
             times.backward.push(cost.ms[1] - weight);
             times.weight.push(weight);
