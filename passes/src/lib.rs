@@ -5,6 +5,7 @@
 
 pub mod autodiff;
 pub mod canon;
+pub mod check;
 pub mod cse;
 pub mod dce;
 pub mod fuse;

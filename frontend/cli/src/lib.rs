@@ -5,7 +5,10 @@ pub mod eval;
 pub mod fusion;
 #[cfg(feature = "codegen")]
 pub mod kernels;
+pub mod layout;
 pub mod parameters;
+pub mod plan;
+pub mod report;
 pub mod settings;
 pub mod spec;
 pub mod weights;

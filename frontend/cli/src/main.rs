@@ -36,6 +36,10 @@ enum Command {
     Config(command::config::Args),
     /// Explain an error code or an op
     Explain(command::explain::Args),
+    /// Show what a layout costs: chunks, schedule, memory, exchanges
+    Plan(command::plan::Args),
+    /// Draw the plan of an artifact: one page, the schedule as SVG, Chrome trace and table
+    Report(command::report::Args),
     /// Compile a model to an artifact
     Compile(command::compile::Args),
     /// Run an artifact
@@ -126,6 +130,8 @@ fn dispatch(cli: Cli) -> Done {
         Command::Fmt(args) => command::fmt::run(&context, &args),
         Command::Config(args) => command::config::run(&mut context, args),
         Command::Explain(args) => command::explain::run(&context, &args),
+        Command::Plan(args) => command::plan::run(&mut context, &args),
+        Command::Report(args) => command::report::run(&context, &args),
         Command::Compile(args) => command::compile::run(&mut context, args),
         Command::Run(options) => command::run::run(&context, &options),
         Command::Eval(args) => command::eval::run(&mut context, args),

@@ -269,3 +269,38 @@ impl Reader<'_> {
         }
     }
 }
+
+/// The layout of stages with these numbers of layers, the MTP modules in stage `mtp`: what
+/// [`stages`] reads. Equal stages in a row are written once.
+pub fn write(layers: &[u64], mtp: usize, modules: u32) -> String {
+    let end = layers.len().saturating_sub(1);
+    let many = |letter: char, n: u64| match n {
+        0 => String::new(),
+        1 => letter.to_string(),
+        2 => format!("{letter}{letter}"),
+        n => format!("{letter}*{n}"),
+    };
+    let stages: Vec<String> = layers
+        .iter()
+        .enumerate()
+        .map(|(g, n)| {
+            let embed = if g == 0 { "E" } else { "" };
+            let modules = many('m', if g == mtp { u64::from(modules) } else { 0 });
+            let loss = if g == end { "L" } else { "" };
+            format!("{embed}{}{modules}{loss}", many('t', *n))
+        })
+        .collect();
+    let mut out = String::new();
+    let mut at = 0;
+    while at < stages.len() {
+        let same = stages[at..end.max(at)].iter().take_while(|s| **s == stages[at]).count();
+        let stage = &stages[at];
+        match same {
+            0 => out += stage,
+            1 => out += &format!("{stage}|"),
+            n => out += &format!("({stage}|)*{n}"),
+        }
+        at += same.max(1);
+    }
+    out
+}

@@ -2,10 +2,13 @@
 //! joint program that each stage runs.
 
 mod assign;
+pub mod auto;
 mod context;
 mod cut;
 pub mod letters;
+pub mod parts;
 pub mod placement;
+pub mod suggest;
 
 pub use assign::{Phase, Stages, further_layers, layers};
 pub use context::{AttentionForm, ContextParallel, context_parallel};

@@ -49,6 +49,11 @@ impl Kind {
         Kind::ALL.into_iter().find(|k| k.name() == name)
     }
 
+    /// Whether gradients of weights have slots of their own.
+    pub fn splits_backward(self) -> bool {
+        self == Kind::ZbH1
+    }
+
     /// What is used where no kind is named: interleaved when there are chunks to interleave.
     pub fn default_for(grid: Grid) -> Kind {
         if grid.vpp > 1 { Kind::Interleaved } else { Kind::OneFOneB }
@@ -190,12 +195,16 @@ pub fn schedule(
     Ok(Schedule { kind, grid, microbatches, group, ranks: (0..grid.pp).map(make).collect() })
 }
 
-fn check(kind: Kind, grid: Grid, m: u32, group: u32) -> Result<(), ScheduleError> {
+/// Whether there is such a schedule; [`schedule`] makes it.
+///
+/// # Errors
+/// See [`ScheduleError`].
+pub fn check(kind: Kind, grid: Grid, m: u32, group: u32) -> Result<(), ScheduleError> {
     let Grid { pp, vpp } = grid;
     if m == 0 || pp == 0 || vpp == 0 || group == 0 {
         return Err(ScheduleError::Nothing);
     }
-    let phases = if kind == Kind::ZbH1 { 3 } else { 2 };
+    let phases = if kind.splits_backward() { 3 } else { 2 };
     let slots = grid.chunks().saturating_mul(u64::from(m)).saturating_mul(phases);
     if slots > MAX_SLOTS {
         return Err(ScheduleError::TooManySlots { slots });
@@ -306,4 +315,33 @@ pub fn in_flight(slots: &[Slot]) -> u32 {
         }
     }
     most
+}
+
+/// Schedules near a refused one, best first, each checked: kind, microbatches and group.
+pub fn alternatives(kind: Kind, grid: Grid, m: u32, group: u32) -> Vec<(Kind, u32, u32)> {
+    let legal = |(kind, m, group): &(Kind, u32, u32)| check(*kind, grid, *m, *group).is_ok();
+    let pp = grid.pp.max(1);
+    let up = |of: u32, by: u32| of.checked_next_multiple_of(by.max(1)).filter(|m| *m > 0);
+    let kinds = [kind, Kind::default_for(grid)];
+    let mut out: Vec<(Kind, u32, u32)> = vec![];
+    for kind in kinds {
+        let near = [
+            Some((kind, m, group)),
+            // The same microbatches in other groups.
+            (pp..=m)
+                .min_by_key(|n| (!legal(&(kind, m, *n)), n.abs_diff(group)))
+                .map(|n| (kind, m, n)),
+            // More or fewer microbatches in the same groups.
+            up(m.max(1), group).map(|m| (kind, m, group)),
+            Some((kind, m - m % group.max(1), group)),
+            up(m.max(1), pp).map(|m| (kind, m, pp)),
+        ];
+        for found in near.into_iter().flatten().filter(legal) {
+            if !out.contains(&found) {
+                out.push(found);
+            }
+        }
+    }
+    out.truncate(3);
+    out
 }

@@ -18,7 +18,8 @@ mod schedule;
 pub use kernels::Kernels;
 pub use manifest::{Init, Loss, Manifest, Parameter, PassRecord, ProgramRecord};
 pub use plan::{
-    Chunk, Communication, Fusion, Layout, MemoryPeak, NearMiss, Plan, Recompute, SchedulePlan,
+    Alternative, Chunk, Communication, Fusion, Layout, MemoryPeak, NearMiss, Plan, Recompute,
+    SchedulePlan,
 };
 pub use schedule::{Buffer, Mesh, Place, Schedule, Step};
 

@@ -19,6 +19,9 @@ pub struct Plan {
     pub schedule: SchedulePlan,
     /// Peak memory per rank.
     pub memory: Vec<MemoryPeak>,
+    /// Bytes that a forward keeps for its backward, by chunk; empty where they are not counted.
+    #[serde(default)]
+    pub saved: Vec<u64>,
     /// Recompute candidates and choices.
     pub recompute: Vec<Recompute>,
     /// Fusions that fired.
@@ -90,7 +93,7 @@ pub struct SchedulePlan {
     pub group: usize,
     /// Warm-up forwards per pipeline rank.
     pub warmup: Vec<usize>,
-    /// Idle share of a step.
+    /// Idle time of all ranks over their busy time, by the cost model.
     pub bubble_ratio: f64,
     /// Most microbatches in flight per pipeline rank.
     pub in_flight: Vec<usize>,
@@ -168,5 +171,13 @@ pub struct Communication {
     pub count: usize,
     #[serde(rename = "where")]
     pub place: String,
-    pub alternatives: Vec<(String, u64)>,
+    pub alternatives: Vec<Alternative>,
+}
+
+/// Another way to exchange the same.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Alternative {
+    pub kind: String,
+    pub bytes_per_step: u64,
 }

@@ -3,7 +3,8 @@
 use crate::Context;
 use crate::ui::{Done, at_flag};
 use vlmc::compile::Capacity;
-use vlmc::settings::Source;
+use vlmc::layout::MOST_MICROBATCHES;
+use vlmc::settings::{Merged, Source};
 use vlmc_frontend::diag::{Code, Diag};
 
 /// The layout.
@@ -27,9 +28,31 @@ pub struct LayoutArgs {
     /// Tensor-parallel ranks; only 1 [default: 1]
     #[arg(long, value_name = "T")]
     tp: Option<usize>,
-    /// Microbatches of a step [default: 1]
+    /// Decoder layers of the first pipeline rank, over all of its chunks [default: as the others]
+    #[arg(long, value_name = "F")]
+    first_layers: Option<usize>,
+    /// Decoder layers of the last pipeline rank, over all of its chunks [default: as the others]
+    #[arg(long, value_name = "Z")]
+    last_layers: Option<usize>,
+    /// Count the embedding as a layer of the first chunk [default: off]
+    #[arg(long)]
+    account_embedding: bool,
+    /// Count the loss as a layer of the last chunk [default: off]
+    #[arg(long)]
+    account_loss: bool,
+    /// Where layers go: even, auto, or letters such as "Et*3|(tt|)*2t*3mL" [default: even]
+    #[arg(long, value_name = "LAYOUT")]
+    layout: Option<String>,
+    /// Microbatches of a step [default: 2 * pp, or 1 on one pipeline rank]
     #[arg(long, value_name = "M")]
     microbatches: Option<usize>,
+    /// Microbatches that a chunk takes before its rank turns to the next [default: pp]
+    #[arg(long, value_name = "N")]
+    group: Option<usize>,
+    /// 1f1b, interleaved, gpipe, zb-h1 or combined-1f1b [default: interleaved where vpp > 1, else
+    /// 1f1b]
+    #[arg(long, value_name = "SCHEDULE")]
+    schedule: Option<String>,
     /// Rows of a sequence [default: 4096]
     #[arg(long, value_name = "S")]
     seq: Option<usize>,
@@ -54,8 +77,8 @@ pub struct LayoutArgs {
 }
 
 impl LayoutArgs {
-    /// Merges the flags, and gives capacities and microbatches. More than one rank is refused.
-    pub fn choose(&self, c: &mut Context) -> Done<(Capacity, usize)> {
+    /// Merges the flags into the settings.
+    pub fn merge(&self, merged: &mut Merged) {
         for (key, value) in [
             ("pp", self.pp),
             ("vpp", self.vpp),
@@ -63,7 +86,10 @@ impl LayoutArgs {
             ("dp", self.dp),
             ("ep", self.ep),
             ("tp", self.tp),
+            ("first-layers", self.first_layers),
+            ("last-layers", self.last_layers),
             ("microbatches", self.microbatches),
+            ("group", self.group),
             ("seq", self.seq),
             ("micro-batch", self.micro_batch),
             ("tokens", self.tokens),
@@ -73,12 +99,28 @@ impl LayoutArgs {
         ] {
             if let Some(v) = value {
                 let source = Source::Flag(format!("--{key}"));
-                c.merged.set(&format!("layout.{key}"), v.to_string(), source);
+                merged.set(&format!("layout.{key}"), v.to_string(), source);
             }
         }
-        if self.packed {
-            c.merged.set("layout.packed", "true", Source::Flag("--packed".into()));
+        for (key, value) in [("layout", &self.layout), ("schedule", &self.schedule)] {
+            if let Some(v) = value {
+                merged.set(&format!("layout.{key}"), v, Source::Flag(format!("--{key}")));
+            }
         }
+        for (key, is) in [
+            ("account-embedding", self.account_embedding),
+            ("account-loss", self.account_loss),
+            ("packed", self.packed),
+        ] {
+            if is {
+                merged.set(&format!("layout.{key}"), "true", Source::Flag(format!("--{key}")));
+            }
+        }
+    }
+
+    /// Merges the flags, and gives capacities and microbatches. More than one rank is refused.
+    pub fn choose(&self, c: &mut Context) -> Done<(Capacity, usize)> {
+        self.merge(&mut c.merged);
         let mut bad = vec![];
         for key in ["pp", "vpp", "cp", "dp", "ep", "tp"] {
             match number(c, key, 1) {
@@ -87,48 +129,69 @@ impl LayoutArgs {
                 Err(d) => bad.push(*d),
             }
         }
-        let packed = c.merged.get("layout.packed") == Some("true");
-        let mut get = |key: &str, default: usize| match number(c, key, default) {
-            Ok(n) => n,
-            Err(d) => {
-                bad.push(*d);
-                default
+        let capacity = capacity(c).map_err(|more| bad.extend(more));
+        match (capacity, number(c, "microbatches", 1)) {
+            (Ok(capacity), Ok(microbatches)) if bad.is_empty() => Ok((capacity.of, microbatches)),
+            (_, microbatches) => {
+                bad.extend(microbatches.err().map(|d| *d));
+                Err(c.ui.fail_all(bad))
             }
-        };
-        let rows = get("seq", 4096);
-        let batch = get("micro-batch", 1);
-        let tokens = get("tokens", rows.saturating_mul(batch));
-        let capacity = Capacity {
-            tokens,
-            docs: get("max-docs", if packed { 16 } else { batch }),
-            patches: get("max-patches", tokens),
-            frames: get("max-images", 16),
-        };
-        let microbatches = get("microbatches", 1);
-        // Of flags that are in range each, the product may not be.
-        if bad.is_empty() && tokens > MOST {
-            let message = format!("{rows} rows times {batch} sequences are {tokens} tokens");
-            bad.push(
-                Diag::error(Code::BadSetting, message)
-                    .help(format!("the limit is {MOST}; lower `--seq` or `--micro-batch`")),
-            );
         }
-        if bad.is_empty() { Ok((capacity, microbatches)) } else { Err(c.ui.fail_all(bad)) }
     }
+}
+
+/// Capacities, and the rows that context parallelism divides.
+pub struct Rows {
+    /// Sizes that buffers are made for.
+    pub of: Capacity,
+    /// Rows of a sequence, or of a pack.
+    pub divided: usize,
+}
+
+/// The capacities that the settings ask for.
+///
+/// # Errors
+/// All that is wrong with them.
+pub fn capacity(c: &Context) -> Result<Rows, Vec<Diag>> {
+    let mut bad = vec![];
+    let packed = c.merged.get("layout.packed") == Some("true");
+    let mut get = |key: &str, default: usize| match number(c, key, default) {
+        Ok(n) => n,
+        Err(d) => {
+            bad.push(*d);
+            default
+        }
+    };
+    let rows = get("seq", 4096);
+    let batch = get("micro-batch", 1);
+    let tokens = get("tokens", rows.saturating_mul(batch));
+    let of = Capacity {
+        tokens,
+        docs: get("max-docs", if packed { 16 } else { batch }),
+        patches: get("max-patches", tokens),
+        frames: get("max-images", 16),
+    };
+    // Of flags that are in range each, the product may not be.
+    if bad.is_empty() && tokens > MOST {
+        let message = format!("{rows} rows times {batch} sequences are {tokens} tokens");
+        bad.push(
+            Diag::error(Code::BadSetting, message)
+                .help(format!("the limit is {MOST}; lower `--seq` or `--micro-batch`")),
+        );
+    }
+    let divided = if packed { tokens } else { rows.min(tokens) };
+    if bad.is_empty() { Ok(Rows { of, divided }) } else { Err(bad) }
 }
 
 /// Rows, documents and the like at most: boundaries and indices are 32-bit.
 const MOST: usize = i32::MAX as usize;
-
-/// Microbatches of a step at most: the schedule lists them one by one.
-const MOST_MICROBATCHES: usize = 1 << 16;
 
 /// A setting of the layout as a number from 1 to its limit.
 fn number(c: &Context, key: &str, default: usize) -> Result<usize, Box<Diag>> {
     let Some((value, source)) = c.merged.values.get(&format!("layout.{key}")) else {
         return Ok(default);
     };
-    let most = if key == "microbatches" { MOST_MICROBATCHES } else { MOST };
+    let most = if key == "microbatches" { MOST_MICROBATCHES as usize } else { MOST };
     match value.parse::<usize>() {
         Ok(n) if (1..=most).contains(&n) => Ok(n),
         _ => {

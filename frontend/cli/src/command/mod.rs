@@ -11,6 +11,8 @@ pub mod import;
 pub mod layout;
 pub mod opt;
 pub mod pack;
+pub mod plan;
+pub mod report;
 pub mod run;
 
 use crate::Context;

@@ -23,7 +23,7 @@ pub(super) fn losses(p: &Program) -> Vec<artifact::Loss> {
         .collect()
 }
 
-pub(super) fn label(o: &Output) -> String {
+pub(crate) fn label(o: &Output) -> String {
     o.name.as_ref().map(|n| n.to_string()).unwrap_or_default()
 }
 
@@ -82,7 +82,7 @@ fn init(p: &Param) -> artifact::Init {
 }
 
 /// The value of each run-time symbol, from the inputs whose sizes the capacities tell.
-pub(super) fn capacities(
+pub(crate) fn capacities(
     joint: &Program,
     capacity: &Capacity,
     cp: usize,
@@ -165,7 +165,6 @@ fn tables(p: &Program, f: &Function, ids: &[bool]) -> Vec<u64> {
     }
     rows
 }
-
 
 /// The inputs of main that come from the batch.
 pub(super) fn inputs_of(p: &Program) -> Vec<String> {

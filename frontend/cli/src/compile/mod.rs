@@ -1,6 +1,6 @@
 //! From a spec to an artifact.
 
-mod facts;
+pub(crate) mod facts;
 mod plan;
 mod steps;
 
@@ -246,8 +246,7 @@ fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Com
         programs.push(Named::new(&squares(rank), "squares of gradients", &squares_of));
         programs.push(Named::new(&optimizer(rank), "clipping and update", &update));
     }
-    let mut plan =
-        plan::plan(&forward, &model, &placement, &cut, &slots, &capacities, &r.spread)?;
+    let mut plan = plan::plan(&forward, &model, &placement, &cut, &slots, &capacities, &r.spread)?;
     plan.fusions = fusion::fusions(&fused);
     plan.near_misses = fusion::near_misses(&fused);
     let manifest = Manifest {
@@ -344,7 +343,7 @@ fn ops(p: &Program) -> usize {
 /// What cleans a program up, before it is differentiated and after.
 pub const PASSES: [&str; 4] = ["canon", "cse", "dce", "prune"];
 
-fn passes(p: &Program, records: &mut Vec<PassRecord>) -> Result<Program> {
+pub(crate) fn passes(p: &Program, records: &mut Vec<PassRecord>) -> Result<Program> {
     let mut program = p.clone();
     for name in PASSES {
         let pass: &Pass = manager::find(name).ok_or_else(|| anyhow!("no pass `{name}`"))?;
@@ -366,7 +365,7 @@ fn main_of(p: &mut Program) -> Result<&mut Function> {
 }
 
 /// Training drops what is no loss.
-fn only_losses(p: &mut Program) -> Result<()> {
+pub(crate) fn only_losses(p: &mut Program) -> Result<()> {
     let main = main_of(p)?;
     main.outputs.retain(|o| matches!(o.kind, OutputKind::Loss { .. }));
     if main.outputs.is_empty() {
@@ -423,4 +422,3 @@ fn spec_hash(lib: &Library) -> String {
     }
     h.finalize().iter().map(|b| format!("{b:02x}")).collect()
 }
-
