@@ -14,6 +14,7 @@ mod body;
 mod choose;
 mod device;
 mod facts;
+mod form;
 mod grow;
 mod join;
 mod label;
@@ -24,6 +25,7 @@ mod pool;
 mod set;
 
 pub use device::Device;
+pub use form::Form;
 pub use log::{Event, Log, Outcome};
 
 use crate::manager::{Pass, PassError};
@@ -41,6 +43,8 @@ pub struct Options {
     pub device: Device,
     /// Rules to leave out, by name.
     pub without: Vec<String>,
+    /// How the row arithmetic around delta rules is spread over launches.
+    pub form: Form,
 }
 
 /// One chosen cluster, for the fusion table.
@@ -108,7 +112,7 @@ fn function(
         return Ok(());
     }
     let facts = facts::Facts::new(f, options.device.typical_rows);
-    let mut pool = pool::Pool::new(&facts, &options.device, &options.without);
+    let mut pool = pool::Pool::new(&facts, options);
     pool.grow(&mut out.log);
     let pick = choose::choose(&mut pool, &options.device, &mut out.log);
     if pick.kernels.is_empty() {

@@ -1,6 +1,7 @@
 //! `vlmc compile`
 
 use super::SpecArgs;
+use super::fusing::FusingArgs;
 use super::layout::LayoutArgs;
 use crate::Context;
 use crate::ui::{Done, file_error};
@@ -24,6 +25,8 @@ pub struct Args {
     spec: SpecArgs,
     #[command(flatten)]
     layout: LayoutArgs,
+    #[command(flatten)]
+    fusing: FusingArgs,
     /// Model dtype [default: `dtype` of the settings, f32]
     #[arg(long, value_enum)]
     dtype: Option<Dtype>,
@@ -48,6 +51,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
     let started = std::time::Instant::now();
     let chosen = args.spec.choose(c)?;
     let (capacity, microbatches) = args.layout.choose(c)?;
+    let fusing = args.fusing.choose(c)?;
     if let Some(dtype) = args.dtype {
         let source = vlmc::settings::Source::Flag("--dtype".into());
         c.merged.set("dtype", format!("{dtype:?}").to_lowercase(), source);
@@ -66,6 +70,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
         capacity,
         spread: Spread::one(u32::try_from(microbatches).unwrap_or(u32::MAX)),
         fused: !args.target.is_empty(),
+        fusing,
         flags: flags(c),
     };
     let mut compiled = compile(&lib, &request).map_err(|e| match e {

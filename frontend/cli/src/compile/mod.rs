@@ -42,6 +42,8 @@ pub struct CompileRequest<'r> {
     pub spread: Spread,
     /// The step runs the fused graph; its numbers are those of the other to the last bit.
     pub fused: bool,
+    /// What fusion may do.
+    pub fusing: fuse::Options,
     /// Flags as merged, for the manifest.
     pub flags: IndexMap<String, String>,
 }
@@ -175,7 +177,7 @@ fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Com
         ops_after: ops(&differentiated),
     });
     let joint = passes(&differentiated, &mut records)?;
-    let mut fused = fuse_functions(&joint)?;
+    let mut fused = fuse_functions(&joint, &r.fusing)?;
     records.push(PassRecord {
         name: "fuse".to_string(),
         changed: fused.program != joint,
@@ -191,7 +193,7 @@ fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Com
     let mut cut = cut(if r.fused { &fused.program } else { &joint }, &stages(&model, &placement)?)?;
     if r.fused {
         for part in &mut cut.parts {
-            fuse_main(part, &mut fused)?;
+            fuse_main(part, &r.fusing, &mut fused)?;
         }
     }
     let slots = schedule(r.spread.kind, r.spread.grid, r.spread.microbatches, r.spread.group)?;
@@ -270,19 +272,19 @@ impl Named {
 }
 
 /// Fuses every function but main, which is cut into parts first: a cluster must not span stages.
-fn fuse_functions(joint: &Program) -> Result<Fused> {
+fn fuse_functions(joint: &Program, options: &fuse::Options) -> Result<Fused> {
     let mut functions = joint.clone();
     let main = functions.functions.pop().ok_or_else(|| anyhow!("the program is empty"))?;
-    let mut fused = fuse::program(&functions, &fuse::Options::default())?;
+    let mut fused = fuse::program(&functions, options)?;
     fused.program.functions.push(main);
     Ok(fused)
 }
 
 /// Fuses the main of a part, and adds what was done to the log.
-fn fuse_main(part: &mut Part, log: &mut Fused) -> Result<()> {
+fn fuse_main(part: &mut Part, options: &fuse::Options, log: &mut Fused) -> Result<()> {
     let main = part.program.functions.pop().ok_or_else(|| anyhow!("the part is empty"))?;
     let alone = Program { functions: vec![main], ..part.program.clone() };
-    let fused = fuse::program(&alone, &fuse::Options::default())?;
+    let fused = fuse::program(&alone, options)?;
     part.program.functions.extend(fused.program.functions);
     log.table.extend(fused.table);
     log.log.decisions.append(fused.log.decisions);
