@@ -189,9 +189,9 @@ impl<R: Real> Rank<R> {
             Step::Totals => self.totals(exchange),
             Step::Send { to, buffers } => {
                 let to = Place { pp: *to, ..self.place };
-                buffers.iter().try_for_each(|b| {
-                    exchange.send(to, b.clone(), vec![self.get(b)?.clone()])
-                })
+                buffers
+                    .iter()
+                    .try_for_each(|b| exchange.send(to, b.clone(), vec![self.get(b)?.clone()]))
             }
             Step::Receive { from, buffers } => {
                 let from = Place { pp: *from, ..self.place };
@@ -282,8 +282,11 @@ impl<R: Real> Rank<R> {
         inputs: &[(String, Buffer)],
         exchange: &mut Exchange<R>,
     ) -> Result<Vec<Tensor<R>>> {
-        let program =
-            self.shared.programs.get(name).ok_or_else(|| anyhow!("the artifact has no such program"))?;
+        let program = self
+            .shared
+            .programs
+            .get(name)
+            .ok_or_else(|| anyhow!("the artifact has no such program"))?;
         let main = program.main().ok_or_else(|| anyhow!("the program is empty"))?;
         let mut values: Vec<(&str, Tensor<R>)> = vec![];
         for (input, buffer) in inputs {

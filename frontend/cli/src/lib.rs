@@ -6,6 +6,7 @@ pub mod fusion;
 #[cfg(feature = "codegen")]
 pub mod kernels;
 pub mod parameters;
+pub mod phase;
 pub mod settings;
 pub mod spec;
 pub mod weights;

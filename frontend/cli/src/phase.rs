@@ -1,6 +1,5 @@
 //! Phases of a compilation: their graphs in a folder, and compiling on from one of them.
 
-use crate::compile::Capacity;
 use crate::fusion::Report;
 use anyhow::{Context, Result, anyhow, bail};
 use indexmap::IndexMap;
@@ -9,12 +8,21 @@ use std::path::Path;
 use vlmc_artifact::PassRecord;
 use vlmc_ir::graph::Program;
 use vlmc_ir::text::{parse, print};
-use vlmc_ir::ty::DType;
 use vlmc_ir::verify::verify;
 
 /// How far a compilation has come.
 #[derive(
-    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize, clap::ValueEnum,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Debug,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
@@ -61,7 +69,7 @@ pub struct Change {
 
 /// The graphs of a compilation, as far as it has come.
 #[derive(Clone, Debug, Default)]
-pub struct Stages {
+pub struct Graphs {
     /// Hash of the spec with everything that it imports.
     pub spec_hash: String,
     /// Text of the spec.
@@ -78,38 +86,35 @@ pub struct Stages {
     pub changes: Vec<Change>,
 }
 
-/// The settings of a compilation that are not in its graphs: `compile.json`.
+/// What later phases need of a compilation beside its graphs: `compile.json`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Settings {
-    /// [`Stages::spec_hash`]
+    /// [`Graphs::spec_hash`]
     pub spec_hash: String,
-    /// Model dtype.
-    pub dtype: String,
-    /// Capacities.
-    pub capacity: Capacity,
-    /// Microbatches of a step.
-    pub microbatches: usize,
     /// Flags as merged.
     pub flags: IndexMap<String, String>,
-    /// [`Stages::passes`]
+    /// [`Graphs::passes`]
     pub passes: Vec<(Phase, PassRecord)>,
+    /// What fusion did, where it is done; what comes after it is not in there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<Report>,
 }
 
 /// Files beside the graphs.
 const SETTINGS: &str = "compile.json";
 const SPEC: &str = "00-spec.vlm";
 const FUSION: &str = "fusion.json";
+const PARTS: &str = "50-partitioned.vir";
 
 impl Settings {
-    /// The model dtype.
-    ///
-    /// # Errors
-    /// When it is none.
-    pub fn dtype(&self) -> Result<DType> {
-        [DType::Bf16, DType::F32]
-            .into_iter()
-            .find(|d| d.name() == self.dtype)
-            .ok_or_else(|| anyhow!("{SETTINGS}: `{}` is no model dtype", self.dtype))
+    /// Those of graphs that were made under these flags.
+    pub fn of(graphs: &Graphs, flags: IndexMap<String, String>) -> Settings {
+        Settings {
+            spec_hash: graphs.spec_hash.clone(),
+            flags,
+            passes: graphs.passes.clone(),
+            fusion: graphs.fused.as_ref().map(|(_, report)| report.clone()),
+        }
     }
 }
 
@@ -117,7 +122,7 @@ impl Settings {
 ///
 /// # Errors
 /// When the name is that of no phase, or a file is missing, does not parse or does not verify.
-pub fn read(file: &Path) -> Result<(Phase, Stages, Settings)> {
+pub fn read(file: &Path) -> Result<(Phase, Graphs, Settings)> {
     let Some(phase) = Phase::of(file) else {
         let names = Phase::ALL.map(Phase::file).join(", ");
         bail!("{} has not the name of a phase's graph: {names}", file.display());
@@ -125,24 +130,32 @@ pub fn read(file: &Path) -> Result<(Phase, Stages, Settings)> {
     let folder = file.parent().unwrap_or(Path::new("."));
     let settings: Settings = json(&folder.join(SETTINGS))?;
     let graph = |p: Phase| program(&folder.join(p.file()));
-    let mut stages = Stages {
+    let mut graphs = Graphs {
         spec_hash: settings.spec_hash.clone(),
         spec: std::fs::read_to_string(folder.join(SPEC)).unwrap_or_default(),
         forward: graph(Phase::Forward)?,
-        ..Stages::default()
+        ..Graphs::default()
     };
     if phase >= Phase::Joint {
-        stages.joint = Some(graph(Phase::Joint)?);
+        graphs.joint = Some(graph(Phase::Joint)?);
     }
     if phase >= Phase::Fused {
-        let program = graph(Phase::Fused)?;
-        let mut report: Report = json(&folder.join(FUSION))?;
-        // Clusters of the optimizer come again; what was edited away is no cluster any more.
-        report.of(&program);
-        stages.fused = Some((program, report));
+        let report = settings.fusion.clone();
+        let report = report.ok_or_else(|| anyhow!("{SETTINGS}: it does not say what was fused"))?;
+        graphs.fused = Some((graph(Phase::Fused)?, report));
     }
-    stages.passes = settings.passes.iter().filter(|(p, _)| *p <= phase).cloned().collect();
-    Ok((phase, stages, settings))
+    graphs.passes = settings.passes.iter().filter(|(p, _)| *p <= phase).cloned().collect();
+    Ok((phase, graphs, settings))
+}
+
+/// A program as its text has it: names that were used twice are others there. Phases hand this on, so
+/// that it does not matter whether the next one reads a file.
+///
+/// # Errors
+/// None that a program that verifies can give.
+pub fn as_written(p: &Program) -> Result<Program> {
+    let text = print::program(p);
+    parse::program(&text).map_err(|e| anyhow!("internal error: {}", parse::render(&text, &e)))
 }
 
 fn json<T: DeserializeOwned>(path: &Path) -> Result<T> {
@@ -161,9 +174,10 @@ fn program(path: &Path) -> Result<Program> {
     Ok(program)
 }
 
-impl Stages {
-    /// Writes the graphs, the settings, and what passes changed; `note` is text for the clusters of
-    /// the fused graph, by their names, one comment a line.
+impl Graphs {
+    /// Writes the graphs, the settings, and what passes changed. `compiled` is the report of all
+    /// clusters and the graph of all parts, where a compilation came to its end; `notes` are comments
+    /// to clusters, by their names.
     ///
     /// # Errors
     /// When the file system says no.
@@ -171,7 +185,8 @@ impl Stages {
         &self,
         folder: &Path,
         settings: &Settings,
-        note: &dyn Fn(&str) -> Vec<String>,
+        compiled: Option<(&Report, &Program)>,
+        notes: &IndexMap<String, Vec<String>>,
     ) -> Result<()> {
         let put = |name: &str, text: &str| {
             let path = folder.join(name);
@@ -179,7 +194,7 @@ impl Stages {
         };
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         // What an earlier compilation left behind is not of this one.
-        for name in Phase::ALL.map(Phase::file).into_iter().chain([FUSION, "fusion.txt"]) {
+        for name in Phase::ALL.map(Phase::file).into_iter().chain([PARTS, FUSION, "fusion.txt"]) {
             absent(std::fs::remove_file(folder.join(name)))?;
         }
         absent(std::fs::remove_dir_all(folder.join("passes")))?;
@@ -190,9 +205,13 @@ impl Stages {
             put(Phase::Joint.file(), &print::program(joint))?;
         }
         if let Some((fused, report)) = &self.fused {
-            put(Phase::Fused.file(), &annotated(fused, note))?;
+            put(Phase::Fused.file(), &annotated(fused, notes))?;
+            let report = compiled.map_or(report, |(report, _)| report);
             put("fusion.txt", &report.text())?;
             put(FUSION, &report.json()?)?;
+        }
+        if let Some((_, parts)) = compiled {
+            put(PARTS, &annotated(parts, notes))?;
         }
         for change in &self.changes {
             let diff = difference(&change.before, &change.after);
@@ -213,15 +232,16 @@ fn absent(done: std::io::Result<()>) -> std::io::Result<()> {
 }
 
 /// The text of a program, with comments before its clusters: the lines of the spec that they
-/// compute, and what `note` tells.
-fn annotated(p: &Program, note: &dyn Fn(&str) -> Vec<String>) -> String {
+/// compute, and notes.
+fn annotated(p: &Program, notes: &IndexMap<String, Vec<String>>) -> String {
     let mut out = String::new();
     for line in print::program(p).lines() {
         let name = line.strip_prefix("func @").and_then(|l| l.split_once(" cluster "));
         if let Some(f) = name.and_then(|(name, _)| p.function(name)) {
             let lines = crate::fusion::lines(p, f);
             out.push_str(&format!("// of {}\n", lines.join(", ")));
-            note(&f.name).iter().for_each(|n| out.push_str(&format!("// {n}\n")));
+            let notes = notes.get(&f.name).into_iter().flatten();
+            notes.for_each(|n| out.push_str(&format!("// {n}\n")));
         }
         out.push_str(line);
         out.push('\n');

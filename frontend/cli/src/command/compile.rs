@@ -4,14 +4,14 @@ use super::SpecArgs;
 use super::fusing::FusingArgs;
 use super::layout::LayoutArgs;
 use crate::Context;
-use crate::ui::{Done, file_error};
+use crate::ui::{Done, Stop, at_flag};
 use clap::ValueEnum;
 use indexmap::IndexMap;
 use std::path::Path;
-use vlmc::compile::{CompileError, CompileRequest, Compiled, Spread, compile};
+use vlmc::compile::{CompileError, CompileRequest, Compiled, Spread, advance, finish, forward};
+use vlmc::phase::{self, Graphs, Phase, Settings};
 use vlmc_frontend::diag::{Code, Diag};
 use vlmc_frontend::elab;
-use vlmc_ir::text::print;
 use vlmc_ir::ty::DType;
 
 /// What to compile.
@@ -34,6 +34,14 @@ pub struct Args {
     /// graph [default: no kernels]
     #[arg(long, value_name = "TARGET", value_delimiter = ',')]
     target: Vec<String>,
+    /// Stop after this phase; no artifact is written, but what `--from` continues from
+    /// [default: go to the end]
+    #[arg(long, value_enum, value_name = "PHASE")]
+    to: Option<Phase>,
+    /// Continue from a phase's graph, as in `--from DIR/30-fused.vir`, with the settings that are
+    /// beside it [default: start from the spec]
+    #[arg(long, value_name = "FILE.vir", conflicts_with_all = ["spec", "variant", "set", "dtype"])]
+    from: Option<String>,
     /// Write the artifact here
     #[arg(short, long, value_name = "DIR")]
     output: String,
@@ -49,7 +57,14 @@ enum Dtype {
 /// Runs it.
 pub fn run(c: &mut Context, args: Args) -> Done {
     let started = std::time::Instant::now();
-    let chosen = args.spec.choose(c)?;
+    let earlier = match &args.from {
+        Some(file) => Some(resume(c, &args, file)?),
+        None => None,
+    };
+    let chosen = match &earlier {
+        Some(_) => None,
+        None => Some(args.spec.choose(c)?),
+    };
     let (capacity, microbatches) = args.layout.choose(c)?;
     let fusing = args.fusing.choose(c)?;
     if let Some(dtype) = args.dtype {
@@ -60,29 +75,36 @@ pub fn run(c: &mut Context, args: Args) -> Done {
         Dtype::Bf16 => DType::Bf16,
         Dtype::F32 => DType::F32,
     };
-    let lib = super::load_good(c, &chosen.spec)?;
-    // Errors without a variant are the same and better told: they name sizes, not numbers.
-    c.ui.report(&elab::check(&lib), &lib.sources)?;
+    let flags = flags(c);
     let request = CompileRequest {
-        variant: chosen.variant.as_deref(),
-        settings: chosen.settings.clone(),
+        variant: chosen.as_ref().and_then(|s| s.variant.as_deref()),
+        settings: chosen.as_ref().map(|s| s.settings.clone()).unwrap_or_default(),
         dtype,
         capacity,
         spread: Spread::one(u32::try_from(microbatches).unwrap_or(u32::MAX)),
         fused: !args.target.is_empty(),
         fusing,
-        flags: flags(c),
+        flags: flags.clone(),
     };
-    let mut compiled = compile(&lib, &request).map_err(|e| match e {
-        CompileError::Spec(diags) => match c.ui.report(&diags, &lib.sources) {
-            Err(stop) => stop,
-            Ok(()) => crate::ui::Stop::Told,
-        },
-        CompileError::Other(e) => c.ui.fail(
-            Diag::error(Code::CannotCompile, format!("{e:#}")).help("see `vlmc explain V0404`"),
-        ),
-    })?;
+    let start = match (earlier, &chosen) {
+        (Some(graphs), _) => graphs,
+        (None, Some(chosen)) => {
+            let lib = super::load_good(c, &chosen.spec)?;
+            // Errors without a variant are the same and better told: they name sizes, not numbers.
+            c.ui.report(&elab::check(&lib), &lib.sources)?;
+            forward(&lib, &request).map_err(|e| failed(c, e, Some(&lib)))?
+        }
+        (None, None) => Graphs::default(),
+    };
     let directory = Path::new(&args.output);
+    let to = args.to.unwrap_or(Phase::Fused);
+    let graphs = advance(start, &request, to).map_err(|e| failed(c, e, None))?;
+    if args.to.is_some() {
+        write(c, directory, &graphs, flags, None, &IndexMap::new())?;
+        c.ui.note(&format!("{} in {}", to.file(), directory.display()));
+        return Ok(());
+    }
+    let mut compiled = finish(&request, graphs).map_err(|e| failed(c, e.into(), None))?;
     let kernels = kernels(c, &mut compiled, &args.target)?;
     compiled.artifact.write(directory).map_err(|e| {
         c.ui.fail(
@@ -91,9 +113,64 @@ pub fn run(c: &mut Context, args: Args) -> Done {
         )
     })?;
     kernels.write(c, directory)?;
-    dump(c, &compiled, &lib, directory)?;
+    write(c, directory, &compiled.graphs, flags, Some(&compiled), &kernels.notes())?;
     c.ui.note(&banner(&compiled, directory, started.elapsed().as_secs_f64()));
     Ok(())
+}
+
+/// The graphs that an earlier compilation left, with its settings merged.
+fn resume(c: &mut Context, args: &Args, file: &str) -> Done<Graphs> {
+    let (phase, graphs, settings) = phase::read(Path::new(file)).map_err(|e| {
+        let diag = at_flag(Code::BadGraphText, format!("{e:#}"), "--from", file, "read from here");
+        c.ui.fail(diag.help("`vlmc compile SPEC --to PHASE -o DIR` writes what `--from` reads"))
+    })?;
+    if args.to.is_some_and(|to| to < phase) {
+        let message = format!("{file} is past the phase to stop after");
+        let diag = at_flag(Code::BadSetting, message, "--from", file, "from here");
+        return Err(c.ui.fail(diag.help("leave `--to` out, or give a later phase")));
+    }
+    if phase == Phase::Fused && args.fusing.any() {
+        let message = "this graph is fused already";
+        let diag = at_flag(Code::BadSetting, message, "--from", file, "from here");
+        let help = format!("give {} to fuse in another way", Phase::Joint.file());
+        return Err(c.ui.fail(diag.help(help)));
+    }
+    // Settings of the folder and the environment are those of another compilation.
+    c.merged.values.retain(|k, _| !shapes(k));
+    for (key, value) in settings.flags {
+        c.merged.set(&key, value, vlmc::settings::Source::Flag("--from".into()));
+    }
+    Ok(graphs)
+}
+
+fn failed(c: &Context, e: CompileError, lib: Option<&elab::Library>) -> Stop {
+    match (e, lib) {
+        (CompileError::Spec(diags), Some(lib)) => match c.ui.report(&diags, &lib.sources) {
+            Err(stop) => stop,
+            Ok(()) => Stop::Told,
+        },
+        (CompileError::Spec(_), None) => Stop::Told,
+        (CompileError::Other(e), _) => c.ui.fail(
+            Diag::error(Code::CannotCompile, format!("{e:#}")).help("see `vlmc explain V0404`"),
+        ),
+    }
+}
+
+fn write(
+    c: &Context,
+    directory: &Path,
+    graphs: &Graphs,
+    flags: IndexMap<String, String>,
+    compiled: Option<&Compiled>,
+    notes: &IndexMap<String, Vec<String>>,
+) -> Done {
+    let compiled = compiled.map(|c| (&c.report, &c.parts));
+    graphs.write(directory, &Settings::of(graphs, flags), compiled, notes).map_err(|e| {
+        c.ui.fail(
+            Diag::error(Code::FileAccess, format!("cannot write the graphs: {e:#}"))
+                .help("choose another folder with `-o`"),
+        )
+    })
 }
 
 /// Kernels to write.
@@ -101,11 +178,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
 struct Kernels(Option<vlmc_codegen::build::Built>);
 
 #[cfg(feature = "codegen")]
-fn kernels(
-    c: &Context,
-    compiled: &mut Compiled,
-    targets: &[String],
-) -> Result<Kernels, crate::ui::Stop> {
+fn kernels(c: &Context, compiled: &mut Compiled, targets: &[String]) -> Result<Kernels, Stop> {
     let mut parsed = vec![];
     for t in targets {
         let target: vlmc::kernels::Target = t
@@ -129,6 +202,10 @@ fn kernels(
 
 #[cfg(feature = "codegen")]
 impl Kernels {
+    fn notes(&self) -> IndexMap<String, Vec<String>> {
+        self.0.as_ref().map(vlmc::kernels::notes).unwrap_or_default()
+    }
+
     fn write(&self, c: &Context, directory: &Path) -> Done {
         let done = match &self.0 {
             Some(built) => vlmc::kernels::write(built, directory),
@@ -148,7 +225,7 @@ impl Kernels {
 struct Kernels;
 
 #[cfg(not(feature = "codegen"))]
-fn kernels(c: &Context, _: &mut Compiled, targets: &[String]) -> Result<Kernels, crate::ui::Stop> {
+fn kernels(c: &Context, _: &mut Compiled, targets: &[String]) -> Result<Kernels, Stop> {
     if targets.is_empty() {
         return Ok(Kernels);
     }
@@ -160,18 +237,24 @@ fn kernels(c: &Context, _: &mut Compiled, targets: &[String]) -> Result<Kernels,
 
 #[cfg(not(feature = "codegen"))]
 impl Kernels {
+    fn notes(&self) -> IndexMap<String, Vec<String>> {
+        IndexMap::new()
+    }
+
     fn write(&self, _: &Context, _: &Path) -> Done {
         Ok(())
     }
 }
 
+/// Whether a setting shapes the artifact.
+fn shapes(key: &str) -> bool {
+    ["spec", "variant", "dtype"].contains(&key)
+        || key.starts_with("layout.")
+        || key.starts_with("set.")
+}
+
 /// Settings that shape the artifact, sorted.
 fn flags(c: &Context) -> IndexMap<String, String> {
-    let shapes = |k: &str| {
-        ["spec", "variant", "dtype"].contains(&k)
-            || k.starts_with("layout.")
-            || k.starts_with("set.")
-    };
     let mut flags: IndexMap<String, String> = c
         .merged
         .values
@@ -181,24 +264,6 @@ fn flags(c: &Context) -> IndexMap<String, String> {
         .collect();
     flags.sort_keys();
     flags
-}
-
-/// The graph of each phase, in files whose names sort in the order of the phases.
-fn dump(c: &Context, compiled: &Compiled, lib: &elab::Library, directory: &Path) -> Done {
-    let spec = lib.root.map(|r| lib.sources.text(r).to_string()).unwrap_or_default();
-    for (name, text) in [
-        ("00-spec.vlm", spec),
-        ("10-forward.vir", print::program(&compiled.forward)),
-        ("20-joint.vir", print::program(&compiled.joint)),
-        ("30-fused.vir", print::program(&compiled.fused.program)),
-        ("50-partitioned.vir", print::program(&compiled.parts)),
-        ("fusion.txt", vlmc::fusion::text(&compiled.fused)),
-    ] {
-        let path = directory.join(name);
-        std::fs::write(&path, text)
-            .map_err(|e| c.ui.fail(file_error("write", "-o", &path.display().to_string(), &e)))?;
-    }
-    Ok(())
 }
 
 fn banner(compiled: &Compiled, directory: &Path, seconds: f64) -> String {

@@ -22,6 +22,11 @@ const RULES: &str = "layout.no-fuse";
 const FORM: &str = "layout.pre-gated-delta-rule";
 
 impl FusingArgs {
+    /// Whether any flag is given.
+    pub fn any(&self) -> bool {
+        !self.no_fuse.is_empty() || self.pre_gated_delta_rule.is_some()
+    }
+
     /// Merges the flags, and gives what fusion may do.
     pub fn choose(&self, c: &mut Context) -> Done<Options> {
         if !self.no_fuse.is_empty() {

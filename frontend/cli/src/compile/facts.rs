@@ -5,6 +5,7 @@ use anyhow::{Result, anyhow};
 use indexmap::IndexMap;
 use vlmc_artifact as artifact;
 use vlmc_data::host_fn;
+use vlmc_ir::dim::Symbol;
 use vlmc_ir::eval::Sizes;
 use vlmc_ir::graph::{Function, Output, OutputKind, Param, Program, join_name};
 use vlmc_ir::ops::Op;
@@ -23,6 +24,15 @@ pub(super) fn losses(p: &Program) -> Vec<artifact::Loss> {
 
 pub(super) fn label(o: &Output) -> String {
     o.name.as_ref().map(|n| n.to_string()).unwrap_or_default()
+}
+
+/// Capacities as sizes.
+pub(super) fn sizes(capacities: &IndexMap<String, u64>) -> Sizes {
+    let mut sizes = Sizes::default();
+    for (name, v) in capacities {
+        sizes.set(&Symbol::new(name), usize::try_from(*v).unwrap_or(usize::MAX));
+    }
+    sizes
 }
 
 /// Every parameter of the forward program; those with a gradient are trained.
@@ -149,7 +159,6 @@ fn tables(p: &Program, f: &Function, ids: &[bool]) -> Vec<u64> {
     }
     rows
 }
-
 
 /// The inputs of main that come from the batch.
 pub(super) fn inputs_of(p: &Program) -> Vec<String> {

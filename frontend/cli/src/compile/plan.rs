@@ -35,7 +35,8 @@ pub(super) fn plan(
     for (stage, c) in placement.chunks.iter().enumerate() {
         let of = |phase| cut.part(phase, stage).map(|p| &p.program);
         let programs = [of(Phase::Forward), of(Phase::Backward)];
-        let inputs: IndexSet<String> = programs.iter().flatten().flat_map(|p| inputs_of(p)).collect();
+        let inputs: IndexSet<String> =
+            programs.iter().flatten().flat_map(|p| inputs_of(p)).collect();
         let mut params: IndexMap<String, u64> = IndexMap::new();
         for (name, p) in programs.iter().flatten().flat_map(|p| p.parameters()) {
             let sizes = p.ty.dims.iter().map(|d| d.size().as_constant().unwrap_or(0) as u64);
