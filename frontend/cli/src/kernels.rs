@@ -29,7 +29,7 @@ pub fn make(compiled: &mut Compiled, targets: &[Target], cache: Option<&Path>) -
         }
         false => None,
     };
-    let program = &compiled.parts;
+    let program = &compiled.clusters;
     let built = build(program, targets, ptxas.as_ref())?;
     for (function, refusal) in &built.refused {
         let at = refusal.origin.as_ref().map(|o| place(program, o)).unwrap_or_default();

@@ -30,6 +30,8 @@ pub use log::{Event, Log, Outcome};
 
 use crate::manager::{Pass, PassError};
 use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
+use vlmc_ir::dim::Symbol;
 use vlmc_ir::graph::{Function, Program};
 
 /// The pass.
@@ -91,9 +93,10 @@ fn run(p: &Program) -> Result<Program, PassError> {
 pub fn program(p: &Program, options: &Options) -> Result<Fused, PassError> {
     let mut out = Fused::default();
     let mut functions = vec![];
+    let both_sides = label::both_sides(p);
     let taken: FxHashSet<&str> = p.functions.iter().map(|f| &*f.name).collect();
     for f in &p.functions {
-        function(f, options, &taken, &mut functions, &mut out)?;
+        function(f, options, &both_sides, &taken, &mut functions, &mut out)?;
     }
     out.program = Program { functions, ..p.clone() };
     Ok(out)
@@ -102,6 +105,7 @@ pub fn program(p: &Program, options: &Options) -> Result<Fused, PassError> {
 fn function(
     f: &Function,
     options: &Options,
+    both_sides: &BTreeSet<Symbol>,
     taken: &FxHashSet<&str>,
     functions: &mut Vec<Function>,
     out: &mut Fused,
@@ -119,7 +123,8 @@ fn function(
         functions.push(f.clone());
         return Ok(());
     }
-    let outlined = outline::outline(&facts, &pick.kernels, taken)
+    let families = label::Families::new(&facts, both_sides);
+    let outlined = outline::outline(&facts, &pick.kernels, &families, taken)
         .map_err(|e| PassError::new(format!("internal error in @{}: {e}", f.name)))?;
     let mut order: Vec<&choose::Kernel> = pick.kernels.iter().collect();
     order.sort_by_key(|k| k.stores.first().copied());

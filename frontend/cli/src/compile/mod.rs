@@ -140,6 +140,8 @@ pub struct Compiled {
     pub report: Report,
     /// The programs of all stages, each function once.
     pub parts: Program,
+    /// Every cluster once, those of the optimizer, too: what kernels are made of.
+    pub clusters: Program,
     /// What is written.
     pub artifact: Artifact,
 }
@@ -250,6 +252,7 @@ pub fn finish(r: &CompileRequest<'_>, mut graphs: Graphs) -> Result<Compiled> {
         };
         programs.push(Named::new(&part.name(), &purpose, &part.program));
     }
+    let mut updates: Vec<Fused> = vec![];
     let std = Library::default().standard();
     for rank in 0..slots.ranks.len() {
         let on = steps.trained_on(rank);
@@ -264,9 +267,19 @@ pub fn finish(r: &CompileRequest<'_>, mut graphs: Graphs) -> Result<Compiled> {
             .collect();
         let mut library = |name: &str, n: i64| library_function(&std, name, n);
         let squares_of = squares_program(&params, &mut library)?;
-        let update = optimizer_program(&params, &mut library)?;
+        let mut update = optimizer_program(&params, &mut library)?;
+        if r.fused {
+            let fused = fuse::program(&update, &r.fusing)?;
+            update = fused.program.clone();
+            updates.push(fused);
+        }
         programs.push(Named::new(&squares(rank), "squares of gradients", &squares_of));
         programs.push(Named::new(&optimizer(rank), "clipping and update", &update));
+    }
+    let clusters = clusters(&cut, &updates);
+    // Ranks may update different parameters; one of them is told.
+    if let Some(fused) = updates.first() {
+        report.append(Report::new(fused, &sizes, Some("opt")));
     }
     let mut plan = plan::plan(forward, &model, &placement, &cut, &slots, &capacities, &r.spread)?;
     plan.fusions = report.fusions();
@@ -291,7 +304,7 @@ pub fn finish(r: &CompileRequest<'_>, mut graphs: Graphs) -> Result<Compiled> {
     let programs = programs.into_iter().map(|p| (p.record.name, p.text)).collect();
     let artifact = Artifact { manifest, plan, schedule, programs };
     graphs.changes.extend(trail.changes);
-    Ok(Compiled { graphs, report, parts: union(&cut), artifact })
+    Ok(Compiled { graphs, report, parts: union(&cut), clusters, artifact })
 }
 
 /// A program of the artifact.
@@ -346,6 +359,18 @@ fn union(cut: &Cut) -> Program {
     }
     let functions = functions.into_values().chain(mains).cloned().collect();
     Program { functions, ..first.cloned().unwrap_or_default() }
+}
+
+/// Every cluster of all parts and updates once.
+fn clusters(cut: &Cut, updates: &[Fused]) -> Program {
+    let mut all = union(cut);
+    let of = updates.iter().flat_map(|u| &u.program.functions);
+    for f in all.functions.split_off(0).iter().chain(of) {
+        if f.cluster.is_some() && all.function(&f.name).is_none() {
+            all.functions.push(f.clone());
+        }
+    }
+    all
 }
 
 /// The stage of every layer.
