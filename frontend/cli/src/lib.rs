@@ -7,6 +7,7 @@ pub mod fusion;
 pub mod kernels;
 pub mod parameters;
 pub mod phase;
+pub mod picture;
 pub mod settings;
 pub mod spec;
 pub mod weights;

@@ -1,6 +1,8 @@
 //! Phases of a compilation: their graphs in a folder, and compiling on from one of them.
 
+use crate::compile::sizes;
 use crate::fusion::Report;
+use crate::picture::pictures;
 use anyhow::{Context, Result, anyhow, bail};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -82,6 +84,8 @@ pub struct Graphs {
     pub fused: Option<(Program, Report)>,
     /// Passes that ran, with the phase that they led to.
     pub passes: Vec<(Phase, PassRecord)>,
+    /// The value of each run-time size at the capacities, once the joint graph is there.
+    pub capacities: IndexMap<String, u64>,
     /// What those passes changed that ran in this process.
     pub changes: Vec<Change>,
 }
@@ -197,7 +201,9 @@ impl Graphs {
         for name in Phase::ALL.map(Phase::file).into_iter().chain([PARTS, FUSION, "fusion.txt"]) {
             absent(std::fs::remove_file(folder.join(name)))?;
         }
-        absent(std::fs::remove_dir_all(folder.join("passes")))?;
+        for name in ["passes", "graphs"] {
+            absent(std::fs::remove_dir_all(folder.join(name)))?;
+        }
         put(SETTINGS, &(serde_json::to_string_pretty(settings)? + "\n"))?;
         put(SPEC, &self.spec)?;
         put(Phase::Forward.file(), &print::program(&self.forward))?;
@@ -206,9 +212,14 @@ impl Graphs {
         }
         if let Some((fused, report)) = &self.fused {
             put(Phase::Fused.file(), &annotated(fused, notes))?;
-            let report = compiled.map_or(report, |(report, _)| report);
+            let report: &Report = compiled.map_or(report, |(report, _)| report);
             put("fusion.txt", &report.text())?;
             put(FUSION, &report.json()?)?;
+            let graphs = folder.join("graphs");
+            std::fs::create_dir_all(&graphs).with_context(|| graphs.display().to_string())?;
+            for (name, svg) in pictures(fused, report, &sizes(&self.capacities)) {
+                put(&format!("graphs/{name}"), &svg)?;
+            }
         }
         if let Some((_, parts)) = compiled {
             put(PARTS, &annotated(parts, notes))?;

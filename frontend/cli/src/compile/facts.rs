@@ -27,7 +27,7 @@ pub(super) fn label(o: &Output) -> String {
 }
 
 /// Capacities as sizes.
-pub(super) fn sizes(capacities: &IndexMap<String, u64>) -> Sizes {
+pub fn sizes(capacities: &IndexMap<String, u64>) -> Sizes {
     let mut sizes = Sizes::default();
     for (name, v) in capacities {
         sizes.set(&Symbol::new(name), usize::try_from(*v).unwrap_or(usize::MAX));

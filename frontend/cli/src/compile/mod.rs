@@ -4,7 +4,7 @@ mod facts;
 mod plan;
 mod steps;
 
-pub use facts::vocabulary;
+pub use facts::{sizes, vocabulary};
 
 use crate::fusion::Report;
 use crate::phase::{self, Change, Graphs};
@@ -195,11 +195,14 @@ pub fn advance(
         graphs.joint = Some(phase::as_written(&joint)?);
         trail.leave(&mut graphs, phase::Phase::Joint);
     }
+    if let Some(joint) = &graphs.joint {
+        graphs.capacities = facts::capacities(joint, &r.capacity)?;
+    }
     if let (phase::Phase::Fused, Some(joint), None) = (to, &graphs.joint, &graphs.fused) {
         let mut trail = Trail::after(&graphs);
         let fused = fuse_functions(joint, &r.fusing)?;
         trail.note("fuse", joint, &fused.program);
-        let sizes = facts::sizes(&facts::capacities(joint, &r.capacity)?);
+        let sizes = sizes(&graphs.capacities);
         let report = Report::new(&fused, &sizes, None);
         graphs.fused = Some((phase::as_written(&fused.program)?, report));
         trail.leave(&mut graphs, phase::Phase::Fused);
@@ -222,8 +225,8 @@ pub fn finish(r: &CompileRequest<'_>, mut graphs: Graphs) -> Result<Compiled> {
     let mut trail = Trail::after(&graphs);
     let counts = counts(&training, &mut trail)?;
     let parameters = facts::parameters(forward, joint)?;
-    let capacities = facts::capacities(joint, &r.capacity)?;
-    let sizes = facts::sizes(&capacities);
+    let capacities = graphs.capacities.clone();
+    let sizes = sizes(&capacities);
 
     let model = facts::model(&training)?;
     let placement = place(&model, r.spread.grid, &r.spread.split)?;
