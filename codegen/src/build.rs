@@ -76,7 +76,12 @@ pub fn build_with(
             let at = *by_text.entry((text.clone(), host)).or_insert(jobs.len());
             if at == jobs.len() {
                 let name = format!("{}{}", name(f, &text), if host { "_host" } else { "" });
-                jobs.push(Job { name, function: function.clone(), machine: *machine });
+                // Lines are those of the first cluster of its kind.
+                let mut function = function.clone();
+                for (node, of) in function.nodes.iter_mut().zip(&f.nodes) {
+                    node.origins.clone_from(&of.origins);
+                }
+                jobs.push(Job { name, function, machine: *machine });
             }
             clusters.push((f, at));
         }
@@ -86,7 +91,9 @@ pub fn build_with(
     let mut modules: Vec<table::Module> = vec![];
     let mut index: Vec<Option<usize>> = vec![];
     let mut objects = vec![];
-    for (i, (job, made)) in jobs.iter().zip(make(&jobs, &gpu, shape, (ptxas, &spent))).enumerate() {
+    for (i, (job, made)) in
+        jobs.iter().zip(make(&jobs, &gpu, shape, &p.files, (ptxas, &spent))).enumerate()
+    {
         let (kernel, codes) = match made? {
             Ok(made) => made,
             Err(refusal) => {
@@ -180,12 +187,13 @@ fn make(
     jobs: &[Job],
     gpu: &[Target],
     shape: &Shape,
+    files: &[String],
     (ptxas, spent): (Option<&Ptxas>, &AtomicUsize),
 ) -> Vec<Made> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Made)>> = Mutex::new(vec![]);
     let worker = || {
-        let tools = Tools { lowering: Lowering::new(), gpu, shape, ptxas, spent };
+        let tools = Tools { lowering: Lowering::new(), gpu, shape, ptxas, files, spent };
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some(job) = jobs.get(i) else { return };
@@ -207,7 +215,7 @@ fn make(
 
 fn one(tools: &Tools<'_>, job: &Job) -> Made {
     if job.machine == Machine::Host {
-        let made = kernel::kernel(&job.function, &job.name, job.machine, &Shape::HOST);
+        let made = kernel::kernel(&job.function, tools.files, &job.name, job.machine, &Shape::HOST);
         let kernel = match made {
             Ok(k) => k,
             Err(refusal) => return Ok(Err(refusal)),
@@ -217,10 +225,11 @@ fn one(tools: &Tools<'_>, job: &Job) -> Made {
     }
     let mut shape = *tools.shape;
     loop {
-        let kernel = match kernel::kernel(&job.function, &job.name, job.machine, &shape) {
-            Ok(k) => k,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
+        let kernel =
+            match kernel::kernel(&job.function, tools.files, &job.name, job.machine, &shape) {
+                Ok(k) => k,
+                Err(refusal) => return Ok(Err(refusal)),
+            };
         let (mut codes, mut spills) = (vec![], false);
         for target in tools.gpu {
             let ptx = tools.lowering.ptx(&kernel.mlir, *target)?;
@@ -251,6 +260,8 @@ struct Tools<'t> {
     gpu: &'t [Target],
     shape: &'t Shape,
     ptxas: Option<&'t Ptxas>,
+    /// Files of the spec.
+    files: &'t [String],
     /// Milliseconds of all workers' assembling.
     spent: &'t AtomicUsize,
 }

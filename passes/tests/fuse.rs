@@ -163,3 +163,55 @@ func @main {
     assert!(told("uses a sum over rows in every row"), "{refused:#?}");
     assert!(out.table.len() > 2);
 }
+
+#[test]
+fn forms_change_kernels_and_no_numbers() {
+    let normal = |sizes| {
+        let forward = canonical(&block(&PLAIN, sizes, Dim::symbol("T")));
+        canonical(&with_gradients(&forward))
+    };
+    let (large, small) = (normal(LARGE), normal(SMALL));
+    let given = inputs(&small, &mut Random::new(5));
+    let want = format!("{:?}", evaluate(&small, &given));
+    let formed = |p: &Program, form| {
+        let out = fuse::program(p, &fuse::Options { form, ..fuse::Options::default() }).unwrap();
+        sound(&out.program);
+        let have = |p: &fuse::Fused| format!("{:?}", evaluate(&p.program, &given));
+        (out, have)
+    };
+    // How many clusters compute both a convolution, or its gradients, and a sum over lanes.
+    let mixed = |f: &fuse::Fused| {
+        let clusters = f.program.functions.iter().filter(|f| f.cluster.is_some());
+        let holds = |f: &&vlmc_ir::graph::Function| {
+            let any = |test: &dyn Fn(&Op) -> bool| f.nodes.iter().any(|n| test(&n.op));
+            any(&|op| op.name().starts_with("causal_conv1d"))
+                && any(&|op| matches!(op, Op::ReduceSum { axes } if !axes.contains(&0)))
+        };
+        clusters.filter(holds).count()
+    };
+    let mut counts = vec![];
+    for form in fuse::Form::ALL {
+        let (out, have) = formed(&small, form);
+        assert_eq!(have(&out), want, "{form:?}");
+        let (out, _) = formed(&large, form);
+        counts.push((out.table.len(), mixed(&out)));
+    }
+    let [auto, unfused, streamed, mega] = counts[..] else { unreachable!() };
+    // What is computed again for the way back is one launch, and what becomes of the gradients one.
+    assert_eq!(mega, (2, 2));
+    assert_eq!(auto, mega);
+    // Queries, keys, values, gates and betas; back the same, and the decay rate's sum over rows.
+    assert_eq!(streamed.0, 5 + 6);
+    assert!(unfused.0 > streamed.0, "{counts:?}");
+    assert!(streamed.1 > 0 && unfused.1 == 0, "{counts:?}");
+}
+
+#[test]
+fn without_stencils_a_block_falls_apart() {
+    let forward = canonical(&block(&PLAIN, LARGE, Dim::symbol("T")));
+    let joint = canonical(&with_gradients(&forward));
+    let count = |p: &Program, without: &[&str]| fused(p, without).table.len();
+    assert_eq!([count(&forward, &[]), count(&joint, &[])], [1, 2]);
+    // Convolutions are stored: one kernel of them each way, beside what is made of them.
+    assert_eq!([count(&forward, &["absorb.stencil"]), count(&joint, &["absorb.stencil"])], [2, 3]);
+}

@@ -16,8 +16,10 @@
 //!   program is only parsed, verified and printed.
 //! - `// must-not-change: REASON`: the passes must leave the program as it is; nothing follows.
 //! - `// fires: RULE, RULE`: each of these rules of the normal form makes something equal here that
-//!   was not, with everything that the other rules do.
-//! - `// must-not-fire: RULE: REASON`: this one does not; may repeat.
+//!   was not, with everything that the other rules do. Of fusing rules: makes a cluster that was not
+//!   there, of what the passes before `fuse` leave.
+//! - `// must-not-fire: RULE: REASON`: this one does not; may repeat. Where a fusing rule was refused,
+//!   REASON is in the words of its refusal.
 //! - `// error: WORDS`: the program must be refused, by the parser, the verifier or a pass, with a
 //!   message that contains these words; the whole message follows the line.
 //!
@@ -27,7 +29,7 @@
 use std::path::{Path, PathBuf};
 use vlmc_ir::text::{parse, print};
 use vlmc_ir::verify::verify;
-use vlmc_passes::{canon, manager};
+use vlmc_passes::{canon, fuse, manager};
 
 /// The line between what goes in and what comes out.
 const SEPARATOR: &str = "// ----\n";
@@ -112,8 +114,20 @@ impl Case {
             return Ok(());
         }
         let p = parse::program(&self.input).map_err(|e| parse::render(&self.input, &e))?;
-        let (_, log) = canon::program(&p, &canon::Options::default()).map_err(|e| e.message)?;
-        let (fired, known) = (log.fired(), canon::rule_names());
+        let (log, known) = match self.passes.rsplit_once("fuse") {
+            Some((before, "")) => {
+                let passes = manager::parse_list(before).map_err(|e| e.message)?;
+                let p = manager::run(&p, &passes).map_err(|e| format!("{e}"))?.program;
+                let fused = fuse::program(&p, &fuse::Options::default());
+                (fused.map_err(|e| e.message)?.log.decisions, fuse::rule_names())
+            }
+            _ => {
+                let options = canon::Options::default();
+                let (_, log) = canon::program(&p, &options).map_err(|e| e.message)?;
+                (log, canon::rule_names())
+            }
+        };
+        let fired = log.fired();
         let named = self.fires.iter().chain(self.must_not_fire.iter().map(|(rule, _)| rule));
         if let Some(rule) = named.into_iter().find(|r| !known.contains(&r.as_str())) {
             return Err(format!("there is no rule `{rule}`"));
@@ -121,10 +135,24 @@ impl Case {
         if let Some(rule) = self.fires.iter().find(|r| !fired.contains_key(r.as_str())) {
             return Err(format!("`{rule}` did not fire, only {fired:?}"));
         }
-        match self.must_not_fire.iter().find(|(rule, _)| fired.contains_key(rule.as_str())) {
-            Some((rule, reason)) => Err(format!("`{rule}` fired, and must not: {reason}")),
-            None => Ok(()),
+        for (rule, reason) in &self.must_not_fire {
+            if fired.contains_key(rule.as_str()) {
+                return Err(format!("`{rule}` fired, and must not: {reason}"));
+            }
+            let refusals: Vec<&str> = log
+                .events()
+                .filter(|(e, _)| e.rule == rule)
+                .filter_map(|(e, _)| match &e.outcome {
+                    canon::Outcome::Refused(why) => Some(why.as_str()),
+                    canon::Outcome::Fired => None,
+                })
+                .collect();
+            let told = refusals.iter().any(|why| why.contains(reason.as_str()));
+            if known == fuse::rule_names() && !refusals.is_empty() && !told {
+                return Err(format!("`{rule}` was refused for another reason: {refusals:?}"));
+            }
         }
+        Ok(())
     }
 
     /// Runs the case. Returns the text that belongs after the separator, `None` when nothing does.

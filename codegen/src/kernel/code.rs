@@ -1,12 +1,18 @@
 //! Builds kernel IR: blocks are opened and closed, types follow from operands.
 
-use super::ir::{Binary, Cmp, Fold, Inst, Kind, Number, Place, Reg, Slot, Special, Ty, Unary};
+use super::ir::{
+    Binary, Cmp, Fold, Inst, Kind, Line, Number, Place, Reg, Slot, Special, Ty, Unary,
+};
 use rustc_hash::FxHashMap;
 
 /// Kernel IR under construction.
 #[derive(Default)]
 pub(crate) struct Code {
     pub(crate) kinds: Vec<Kind>,
+    /// For each value the node of the body that it is computed for.
+    lines: Vec<Line>,
+    /// The node that code is written for at present.
+    pub(crate) at: Line,
     open: Vec<Vec<Inst>>,
     /// Constants of the outermost block.
     constants: FxHashMap<(u64, Ty), Reg>,
@@ -19,10 +25,10 @@ impl Code {
     }
 
     /// All instructions; constants first.
-    pub(crate) fn finish(mut self) -> (Vec<Kind>, Vec<Inst>) {
+    pub(crate) fn finish(mut self) -> (Vec<Kind>, Vec<Line>, Vec<Inst>) {
         let mut body = self.top;
         body.extend(self.open.pop().unwrap_or_default());
-        (self.kinds, body)
+        (self.kinds, self.lines, body)
     }
 
     pub(crate) fn kind(&self, r: Reg) -> Kind {
@@ -35,6 +41,7 @@ impl Code {
 
     fn reg(&mut self, ty: Ty, varying: bool) -> Reg {
         self.kinds.push(Kind { ty, varying });
+        self.lines.push(self.at);
         Reg(self.kinds.len() as u32 - 1)
     }
 
@@ -69,6 +76,10 @@ impl Code {
         }
         let r = self.reg(ty, false);
         self.top.push(Inst::Const(r, value));
+        // It is for all that come to need the number.
+        if let Some(line) = self.lines.last_mut() {
+            *line = None;
+        }
         self.constants.insert((bits, ty), r);
         r
     }

@@ -204,7 +204,14 @@ impl<'b, 'f> Emitter<'b, 'f> {
         if let Some(n) = index.iter().find_map(Ix::vector) {
             (self.vector, self.span) = (n, n * self.team_lanes);
         }
+        let node = v.node.0;
+        let written = !self.body.f.nodes[node as usize].origins.is_empty();
+        let asked = self.code.at;
+        if written {
+            self.code.at = Some(node);
+        }
         let out = self.element(v, index);
+        self.code.at = asked;
         self.deal_back(before);
         let out = out?;
         self.learn(key, out.clone());

@@ -81,7 +81,9 @@ impl Writer for Printer<'_> {
                     Inst::Unary(second, Unary::Round, b),
                     more @ ..,
                 ] => {
+                    self.t.at = self.l.line(&rest[0]);
                     self.round((*first, *second), (*a, *b));
+                    self.t.at = None;
                     more
                 }
                 [one, more @ ..] => {
@@ -150,6 +152,12 @@ impl Printer<'_> {
     }
 
     fn inst(&mut self, i: &Inst) {
+        self.t.at = self.l.line(i);
+        self.write(i);
+        self.t.at = None;
+    }
+
+    fn write(&mut self, i: &Inst) {
         match i {
             Inst::Const(r, n) => {
                 let t = self.ty(*r);
@@ -468,7 +476,7 @@ impl Printer<'_> {
             let v = self.t.op(format!("vector.from_elements {} : {t}", parts.join(", ")));
             (v, t)
         };
-        self.t.line(format!(
+        self.t.effect(format!(
             "llvm.store {value}, {at} {{alignment = {} : i64}} : {t}, !llvm.ptr<1>",
             p.align
         ));

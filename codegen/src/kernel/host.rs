@@ -99,6 +99,12 @@ impl Printer<'_> {
     }
 
     fn inst(&mut self, i: &Inst) {
+        self.t.at = self.l.line(i);
+        self.write(i);
+        self.t.at = None;
+    }
+
+    fn write(&mut self, i: &Inst) {
         match i {
             Inst::Const(r, n) => {
                 let text = match (n, self.base(*r)) {

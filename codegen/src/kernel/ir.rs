@@ -11,6 +11,9 @@ use vlmc_ir::ty::DType;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Reg(pub(crate) u32);
 
+/// The node of the body that something is computed for, if it has a place in the spec.
+pub(crate) type Line = Option<u32>;
+
 /// Type of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Ty {
@@ -227,5 +230,35 @@ pub(crate) struct Launch {
     /// Stages of the ring, and bytes a lane of each.
     pub(crate) ring: (usize, usize),
     pub(crate) kinds: Vec<Kind>,
+    /// For each value what it is computed for.
+    pub(crate) lines: Vec<Line>,
     pub(crate) body: Vec<Inst>,
+}
+
+impl Launch {
+    /// What an instruction is there for: its result's, or that of what it stores.
+    pub(crate) fn line(&self, i: &Inst) -> Line {
+        let r = match i {
+            Inst::Const(r, _)
+            | Inst::Special(r, _)
+            | Inst::Unary(r, ..)
+            | Inst::Binary(r, ..)
+            | Inst::Fma(r, ..)
+            | Inst::Compare(r, ..)
+            | Inst::Select(r, ..)
+            | Inst::Splat(r, _) => Some(r),
+            Inst::Load(rs, _)
+            | Inst::Store(rs, ..)
+            | Inst::Reduce(rs, ..)
+            | Inst::Teams(rs, _)
+            | Inst::Fetched(rs, ..) => rs.first(),
+            Inst::Documents { .. }
+            | Inst::Fetch(..)
+            | Inst::Commit
+            | Inst::Wait(_)
+            | Inst::For { .. }
+            | Inst::If { .. } => None,
+        };
+        *self.lines.get(r?.0 as usize)?
+    }
 }

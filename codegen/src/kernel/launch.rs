@@ -84,7 +84,7 @@ pub(crate) fn launch(
     let buffers = e.buffers.iter().map(|(_, d)| *d).collect();
     let arguments = e.buffers.iter().map(|(a, _)| *a).collect();
     let e_ring = (e.stages, e.group_bytes);
-    let (kinds, insts) = e.code.finish();
+    let (kinds, lines, insts) = e.code.finish();
     let launch = Launch {
         name: name.to_string(),
         buffers,
@@ -95,6 +95,7 @@ pub(crate) fn launch(
         resident: shape.resident as usize,
         ring: (e_ring.0 as usize, e_ring.1 as usize),
         kinds,
+        lines,
         body: insts,
     };
     Ok(Emitted { launch, arguments, blocks: first, rows })

@@ -114,12 +114,13 @@ pub enum Machine {
     Host,
 }
 
-/// The kernel of a cluster.
+/// The kernel of a cluster; `files` are those that the origins of its nodes index.
 ///
 /// # Errors
 /// Says which op a row program cannot hold, and why.
 pub fn kernel(
     f: &Function,
+    files: &[String],
     name: &str,
     machine: Machine,
     shape: &Shape,
@@ -170,10 +171,11 @@ pub fn kernel(
         functions.push(mlir);
         uses_shared |= shared > 0;
     }
-    kernel.mlir = match machine {
+    let mlir = match machine {
         Machine::Gpu => gpu::module(name, &functions, uses_shared),
         Machine::Host => format!("module {{\n{}}}\n", functions.concat()),
     };
+    kernel.mlir = text::places(f, files) + &mlir;
     Ok(kernel)
 }
 

@@ -1,7 +1,9 @@
 //! The kernels of a compiled program, beside its artifact.
 
 use crate::compile::Compiled;
+use crate::fusion::place;
 use anyhow::{Context, Result, anyhow};
+use indexmap::IndexMap;
 use std::path::{Path, PathBuf};
 use vlmc_artifact::NearMiss;
 use vlmc_codegen::Ptxas;
@@ -27,13 +29,10 @@ pub fn make(compiled: &mut Compiled, targets: &[Target], cache: Option<&Path>) -
         }
         false => None,
     };
-    let program = &compiled.parts;
+    let program = &compiled.clusters;
     let built = build(program, targets, ptxas.as_ref())?;
     for (function, refusal) in &built.refused {
-        let at = refusal.origin.as_ref().map_or_else(String::new, |o| {
-            let file = program.files.get(o.file as usize).map_or("?", String::as_str);
-            format!("{file}:{}:{}", o.line, o.column)
-        });
+        let at = refusal.origin.as_ref().map(|o| place(program, o)).unwrap_or_default();
         let miss = NearMiss {
             rule: "kernel".to_string(),
             function: function.clone(),
@@ -41,6 +40,7 @@ pub fn make(compiled: &mut Compiled, targets: &[Target], cache: Option<&Path>) -
             reason: refusal.to_string(),
         };
         if !compiled.artifact.plan.near_misses.contains(&miss) {
+            compiled.report.near_misses.push(miss.clone());
             compiled.artifact.plan.near_misses.push(miss);
         }
     }
@@ -60,6 +60,35 @@ pub fn host(program: &Program) -> Result<(Clusters, Vec<(String, Refusal)>)> {
     write(&built, folder.path())?;
     let clusters = Clusters::open(folder.path())?;
     Ok((clusters.ok_or_else(|| anyhow!("no kernels were written"))?, built.refused))
+}
+
+/// What there is to say of each cluster's kernel: its name, and what each target's build takes.
+pub fn notes(built: &Built) -> IndexMap<String, Vec<String>> {
+    let mut out: IndexMap<String, Vec<String>> = IndexMap::new();
+    if let Some(kernels) = &built.kernels {
+        for c in &kernels.clusters {
+            let Some(m) = kernels.modules.iter().find(|m| m.name == c.module) else { continue };
+            let targets = m.targets.iter().map(|t| {
+                let registers = t.resources.iter().map(|r| r.registers).max();
+                let spilled: u32 = t.resources.iter().map(|r| r.spill_bytes).sum();
+                match registers {
+                    Some(n) => format!("{} {n} registers, {spilled} bytes spilled", t.target),
+                    None => t.target.clone(),
+                }
+            });
+            let launches = match m.launches.len() {
+                1 => "1 launch".to_string(),
+                n => format!("{n} launches"),
+            };
+            let parts: Vec<String> = [launches].into_iter().chain(targets).collect();
+            let line = format!("kernel {}: {}", m.name, parts.join("; "));
+            out.entry(c.function.clone()).or_default().push(line);
+        }
+    }
+    for (function, refusal) in &built.refused {
+        out.entry(function.clone()).or_default().push(format!("no kernel: {refusal}"));
+    }
+    out
 }
 
 /// Where assembled kernels are kept from one compilation to the next: `VLMC_CACHE`, or `vlmc` in the

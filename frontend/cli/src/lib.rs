@@ -7,6 +7,8 @@ pub mod fusion;
 pub mod kernels;
 pub mod layout;
 pub mod parameters;
+pub mod phase;
+pub mod picture;
 pub mod plan;
 pub mod report;
 pub mod settings;

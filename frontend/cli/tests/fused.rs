@@ -99,6 +99,52 @@ fn training_by_kernels_is_training() {
 }
 
 #[test]
+fn limits_of_fusion_change_the_graph_and_no_numbers() {
+    let folder = Folder::new("limits");
+    let sizes = "--variant tiny --packed --tokens 64 --max-docs 4 --max-patches 64 \
+                 --max-images 4 --microbatches 2 --target host";
+    let step = |name: &str, limits: &[&str], more: &[&str]| {
+        let artifact = folder.file(name);
+        let mut args = vec!["compile", "models/qwen3_5_vl.vlm", "-o", &artifact];
+        args.extend(sizes.split_whitespace().chain(limits.iter().copied()));
+        let (good, _, text) = vlmc(&args);
+        assert!(good, "{text}");
+        let report = folder.file(&format!("{name}.json"));
+        let mut args = vec!["run", &artifact, "--batch", "models/demo/batch.safetensors"];
+        args.extend(["--weights", "init:1", "--steps", "1", "--report", &report]);
+        args.extend(more);
+        let (good, _, text) = vlmc(&args);
+        assert!(good, "{text}");
+        let manifest = std::fs::read_to_string(folder.0.join(name).join("manifest.json")).unwrap();
+        let manifest: Value = serde_json::from_str(&manifest).unwrap();
+        let table = std::fs::read_to_string(folder.0.join(name).join("fusion.txt")).unwrap();
+        let of = |part: &str| {
+            let is = |l: &&str| l.starts_with("Layer.gdn.") && l.contains(part);
+            table.lines().filter(is).count()
+        };
+        (numbers(&report), manifest["flags"].clone(), of("gdn.pre_gated_delta_rule"))
+    };
+    let (want, ..) = step("reference", &[], &["--reference"]);
+    let rule = "--no-fuse=absorb.stencil";
+    let forms = ["mega", "streamed", "unfused"].map(|f| format!("--pre-gated-delta-rule={f}"));
+    let limits = [vec![&*forms[0]], vec![&forms[1]], vec![&forms[2], rule]];
+    let names = ["mega", "streamed", "both"];
+    let counts = names.iter().zip(limits).map(|(name, limits)| {
+        let (have, flags, count) = step(name, &limits, &[]);
+        close(&have, &want);
+        for limit in limits {
+            let (key, value) = limit.trim_start_matches("--").split_once('=').unwrap();
+            assert_eq!(flags[format!("layout.{key}")], value, "{limit}");
+        }
+        count
+    });
+    let counts: Vec<usize> = counts.collect();
+    // Forward, the same again before the way back, and what becomes of the gradients.
+    assert_eq!(counts[0], 3, "{counts:?}");
+    assert!(counts[1] > counts[0] && counts[2] > counts[0], "{counts:?}");
+}
+
+#[test]
 fn evaluating_by_kernels_is_evaluating() {
     let eval = |more: &[&str]| {
         let mut args = vec!["eval", "models/qwen3_5_vl.vlm", "--variant", "tiny"];

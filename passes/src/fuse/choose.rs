@@ -8,7 +8,7 @@
 use super::body::Body;
 use super::device::{Device, in_memory};
 use super::legality::check;
-use super::log::Log;
+use super::log::{Log, Outcome};
 use super::pool::Pool;
 use super::set::Set;
 use std::cell::RefCell;
@@ -49,7 +49,19 @@ pub(super) fn choose(pool: &mut Pool<'_, '_>, device: &Device, log: &mut Log) ->
             _ => break,
         }
     }
+    whole(pool, &best, log);
     best
+}
+
+/// Notes what one launch was to store and several do.
+fn whole(pool: &Pool<'_, '_>, pick: &Pick, log: &mut Log) {
+    for group in pool.together() {
+        let stores = |k: &Kernel| group.iter().all(|v| k.stores.contains(&v));
+        if let (Some(v), false) = (group.iter().next(), pick.kernels.iter().any(stores)) {
+            let why = "the form `mega` asks for one launch, and none can store all";
+            log.note(pool.facts, "join.operands", v, Outcome::Refused(why.to_string()));
+        }
+    }
 }
 
 /// Two chosen clusters as one, for as long as some pair that the pool has joined is cheaper so.
@@ -89,8 +101,10 @@ fn merged(pool: &Pool<'_, '_>, device: &Device, pick: &Pick) -> Pick {
 }
 
 fn choose_once(pool: &Pool<'_, '_>, device: &Device) -> Pick {
-    let cover = Cover::new(pool, device);
+    let mut cover = Cover::new(pool, device);
     let unfused = cover.pick(&BTreeSet::new(), &|k| is_single(pool, k));
+    cover.keep_together();
+    let forced = !pool.together().is_empty();
     let mut banned: BTreeSet<usize> = BTreeSet::new();
     // Each turn bans one more, so this ends; singles never wait for each other.
     loop {
@@ -103,10 +117,18 @@ fn choose_once(pool: &Pool<'_, '_>, device: &Device) -> Pick {
                 };
                 banned.insert(k);
             }
-            None if best.cost <= unfused.cost => return best,
+            None if stores_all(pool, &best) && (forced || best.cost <= unfused.cost) => {
+                return best;
+            }
             None => return unfused,
         }
     }
+}
+
+/// Whether nothing that must be stored has lost all its clusters.
+fn stores_all(pool: &Pool<'_, '_>, pick: &Pick) -> bool {
+    let have = Set::of(pick.kernels.iter().flat_map(|k| &k.stores).copied());
+    pool.facts.stored.iter().all(|v| have.contains(v))
 }
 
 fn is_single(pool: &Pool<'_, '_>, k: usize) -> bool {
@@ -156,6 +178,24 @@ impl<'c, 'p, 'f> Cover<'c, 'p, 'f> {
             makes,
             parts: RefCell::default(),
             prices: RefCell::default(),
+        }
+    }
+
+    /// What one launch must store is taken from clusters that store all of it, where there are such.
+    fn keep_together(&mut self) {
+        for group in self.pool.together() {
+            let makes_all = |k: &usize| group.iter().all(|v| self.makes[*k].contains(v));
+            let wholes = Set::of((0..self.makes.len()).filter(makes_all));
+            if wholes.is_empty() {
+                continue;
+            }
+            for v in group.iter() {
+                let others = self.makes.iter_mut().enumerate();
+                others.filter(|(k, _)| !wholes.contains(*k)).for_each(|(_, makes)| makes.remove(v));
+                if let Some(ks) = self.providers.get_mut(&v) {
+                    ks.retain(|k| wholes.contains(*k));
+                }
+            }
         }
     }
 

@@ -43,6 +43,8 @@ pub(super) struct Facts<'f> {
     pub(super) below: Vec<Set>,
     /// All nodes that each node depends on, through cuts too.
     pub(super) before: Vec<Set>,
+    /// Whether there are only vectors of known sizes, as in an optimizer: they are worked on then.
+    pub(super) rowless: bool,
     /// What symbols are taken for.
     typical: i64,
 }
@@ -67,6 +69,7 @@ impl<'f> Facts<'f> {
             readers: vec![Set::default(); n],
             below: vec![Set::default(); n],
             before: vec![Set::default(); n],
+            rowless: rowless(f),
             role,
             typical,
         };
@@ -81,7 +84,9 @@ impl<'f> Facts<'f> {
                 Role::Row | Role::Leaf if !f.nodes[i].operands.is_empty() => {
                     facts.rows_read(i).all(|a| facts.param[a])
                 }
-                Role::Leaf => !facts.is_sized_by_rows(i),
+                Role::Leaf => {
+                    !facts.is_sized_by_rows(i) && !(facts.rowless && facts.elements(i) > 1.0)
+                }
                 // What a cut makes is there once it has run.
                 _ => false,
             };
@@ -242,6 +247,12 @@ impl<'f> Facts<'f> {
     pub(super) fn rows(&self, i: usize) -> Option<&Dim> {
         self.has_rows(i).then(|| &self.ty(i).dims[0])
     }
+}
+
+/// Vectors of known sizes and numbers are all there is.
+fn rowless(f: &Function) -> bool {
+    let mut tys = f.nodes.iter().flat_map(|n| &n.tys);
+    tys.all(|t| t.rank() < 2 && t.dims.iter().all(|d| d.size().as_constant().is_some()))
 }
 
 fn roles(f: &Function) -> Vec<Role> {

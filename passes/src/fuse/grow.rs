@@ -49,7 +49,9 @@ impl Pool<'_, '_> {
         }
         let best = self.variants();
         if self.on("join.operands") {
-            for demand in &demands {
+            let together: Vec<Vec<usize>> =
+                self.together().iter().map(|g| g.iter().collect()).collect();
+            for demand in demands.iter().chain(&together) {
                 self.join_operands(&best, demand, log);
             }
         }

@@ -91,7 +91,7 @@ fn depends_on_itself(facts: &Facts<'_>, body: &Body) -> Result<(), String> {
 }
 
 /// For each op the first op of its section.
-fn sections(facts: &Facts<'_>, work: &[usize]) -> Vec<usize> {
+pub(super) fn sections(facts: &Facts<'_>, work: &[usize]) -> Vec<usize> {
     let place: BTreeMap<usize, usize> = work.iter().enumerate().map(|(k, i)| (*i, k)).collect();
     let mut up: Vec<usize> = (0..work.len()).collect();
     fn root(up: &[usize], mut k: usize) -> usize {

@@ -14,6 +14,7 @@ mod body;
 mod choose;
 mod device;
 mod facts;
+mod form;
 mod grow;
 mod join;
 mod label;
@@ -24,10 +25,13 @@ mod pool;
 mod set;
 
 pub use device::Device;
+pub use form::Form;
 pub use log::{Event, Log, Outcome};
 
 use crate::manager::{Pass, PassError};
 use rustc_hash::FxHashSet;
+use std::collections::BTreeSet;
+use vlmc_ir::dim::Symbol;
 use vlmc_ir::graph::{Function, Program};
 
 /// The pass.
@@ -41,6 +45,8 @@ pub struct Options {
     pub device: Device,
     /// Rules to leave out, by name.
     pub without: Vec<String>,
+    /// How the row arithmetic around delta rules is spread over launches.
+    pub form: Form,
 }
 
 /// One chosen cluster, for the fusion table.
@@ -87,9 +93,10 @@ fn run(p: &Program) -> Result<Program, PassError> {
 pub fn program(p: &Program, options: &Options) -> Result<Fused, PassError> {
     let mut out = Fused::default();
     let mut functions = vec![];
+    let both_sides = label::both_sides(p);
     let taken: FxHashSet<&str> = p.functions.iter().map(|f| &*f.name).collect();
     for f in &p.functions {
-        function(f, options, &taken, &mut functions, &mut out)?;
+        function(f, options, &both_sides, &taken, &mut functions, &mut out)?;
     }
     out.program = Program { functions, ..p.clone() };
     Ok(out)
@@ -98,6 +105,7 @@ pub fn program(p: &Program, options: &Options) -> Result<Fused, PassError> {
 fn function(
     f: &Function,
     options: &Options,
+    both_sides: &BTreeSet<Symbol>,
     taken: &FxHashSet<&str>,
     functions: &mut Vec<Function>,
     out: &mut Fused,
@@ -107,14 +115,15 @@ fn function(
         return Ok(());
     }
     let facts = facts::Facts::new(f, options.device.typical_rows);
-    let mut pool = pool::Pool::new(&facts, &options.device, &options.without);
+    let mut pool = pool::Pool::new(&facts, options);
     pool.grow(&mut out.log);
     let pick = choose::choose(&mut pool, &options.device, &mut out.log);
     if pick.kernels.is_empty() {
         functions.push(f.clone());
         return Ok(());
     }
-    let outlined = outline::outline(&facts, &pick.kernels, taken)
+    let families = label::Families::new(&facts, both_sides);
+    let outlined = outline::outline(&facts, &pick.kernels, &families, taken)
         .map_err(|e| PassError::new(format!("internal error in @{}: {e}", f.name)))?;
     let mut order: Vec<&choose::Kernel> = pick.kernels.iter().collect();
     order.sort_by_key(|k| k.stores.first().copied());

@@ -2,7 +2,7 @@
 
 use super::choose::Kernel;
 use super::facts::{Facts, Role, at};
-use super::label::label;
+use super::label::Families;
 use super::set::Set;
 use crate::rewrite::{Rewriter, common_region};
 use rustc_hash::FxHashSet;
@@ -31,6 +31,7 @@ enum Unit {
 pub(super) fn outline(
     facts: &Facts<'_>,
     kernels: &[Kernel],
+    families: &Families<'_, '_>,
     taken: &FxHashSet<&str>,
 ) -> Result<Outlined, String> {
     let f = facts.f;
@@ -49,7 +50,8 @@ pub(super) fn outline(
     let mut names = (0..).map(|n| format!("{}.k{n}", f.name)).filter(|n| !taken.contains(&**n));
     for k in order {
         let name = names.next().unwrap_or_default();
-        let (function, inputs) = body(facts, &kernels[k], name);
+        let (mut function, inputs) = body(facts, &kernels[k], name);
+        function.cluster = Some(families.label(&kernels[k]).into());
         made[k] = Some((clusters.len(), inputs));
         clusters.push(function);
     }
@@ -201,7 +203,6 @@ fn body(facts: &Facts<'_>, kernel: &Kernel, name: String) -> (Function, Vec<Valu
     }
     loaded.sort_unstable();
     let mut out = Function::new(name);
-    out.cluster = Some(label(facts, kernel).into());
     let mut values: BTreeMap<Value, Value> = BTreeMap::new();
     let mut taken: FxHashSet<Arc<str>> = FxHashSet::default();
     for (n, v) in loaded.iter().enumerate() {

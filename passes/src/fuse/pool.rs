@@ -3,9 +3,11 @@
 //! The graph holds the values of the function, one `Sink` for each consumer, and clusters: a
 //! `Cluster(body)` over what it loads, and `Get(value)` of it, made equal to the value.
 
+use super::Options;
 use super::body::Body;
 use super::device::Device;
 use super::facts::Facts;
+use super::form::{Form, Regions};
 use super::grow::rule_of;
 use super::legality::{Legal, check};
 use super::log::{Log, Outcome};
@@ -57,6 +59,8 @@ pub(super) struct Pool<'p, 'f> {
     pub(super) facts: &'p Facts<'f>,
     pub(super) device: &'p Device,
     without: &'p [String],
+    form: Form,
+    regions: Regions,
     pub(super) bodies: Vec<Body>,
     pub(super) legal: Vec<Legal>,
     known: BTreeMap<Body, usize>,
@@ -68,7 +72,7 @@ pub(super) struct Pool<'p, 'f> {
 }
 
 impl<'p, 'f> Pool<'p, 'f> {
-    pub(super) fn new(facts: &'p Facts<'f>, device: &'p Device, without: &'p [String]) -> Self {
+    pub(super) fn new(facts: &'p Facts<'f>, options: &'p Options) -> Self {
         let mut graph: EGraph<ENode, ()> = EGraph::default();
         let mut ids = vec![];
         for (i, node) in facts.f.nodes.iter().enumerate() {
@@ -81,8 +85,10 @@ impl<'p, 'f> Pool<'p, 'f> {
         }
         Pool {
             facts,
-            device,
-            without,
+            device: &options.device,
+            without: &options.without,
+            form: options.form,
+            regions: Regions::new(facts),
             bodies: vec![],
             legal: vec![],
             known: BTreeMap::new(),
@@ -108,6 +114,11 @@ impl<'p, 'f> Pool<'p, 'f> {
             }
         }
         out.into_iter().map(|(v, ks)| (v, ks.into_iter().collect())).collect()
+    }
+
+    /// Values that one launch must store.
+    pub(super) fn together(&self) -> &[Set] {
+        if self.form == Form::Mega { &self.regions.groups } else { &[] }
     }
 
     /// Whether a rule is not switched off.
@@ -140,8 +151,10 @@ impl<'p, 'f> Pool<'p, 'f> {
         }
     }
 
-    /// What no rule may absorb is not read inside a cluster, however the cluster came about.
+    /// What no rule may absorb is not read inside a cluster, and no form is broken, however the
+    /// cluster came about.
     fn by_rules(&self, body: &Body) -> Result<(), String> {
+        self.regions.check(self.form, self.facts, body)?;
         if self.without.is_empty() {
             return Ok(());
         }

@@ -181,8 +181,7 @@ impl<'p> Assigner<'p> {
         }
         self.forward(&layers);
         self.backward()?;
-        let places: Vec<Place> =
-            self.places.iter().map(|p| p.unwrap_or(Place::Copied)).collect();
+        let places: Vec<Place> = self.places.iter().map(|p| p.unwrap_or(Place::Copied)).collect();
         self.check(&places)?;
         Ok(places)
     }

@@ -132,7 +132,8 @@ struct Cutter<'p> {
 impl Cutter<'_> {
     /// A name for each value: the node's, or the call's path with the number of the result.
     fn names(&self) -> FxHashMap<Value, String> {
-        let mut taken: FxHashSet<String> = self.main.inputs.iter().map(|i| i.name.to_string()).collect();
+        let mut taken: FxHashSet<String> =
+            self.main.inputs.iter().map(|i| i.name.to_string()).collect();
         let mut out = FxHashMap::default();
         for id in self.main.node_ids() {
             let n = self.main.node(id);
@@ -182,7 +183,8 @@ impl Cutter<'_> {
     fn spread(&self) -> FxHashSet<NodeId> {
         let mut out = FxHashSet::default();
         for (v, groups) in &self.shares {
-            let leaves: FxHashSet<Value> = groups.iter().flat_map(|(_, l)| l.iter().copied()).collect();
+            let leaves: FxHashSet<Value> =
+                groups.iter().flat_map(|(_, l)| l.iter().copied()).collect();
             let mut open = vec![*v];
             while let Some(v) = open.pop() {
                 if !leaves.contains(&v) && out.insert(v.node) {

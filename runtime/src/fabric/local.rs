@@ -136,11 +136,8 @@ impl<K: Eq + Hash + Clone + fmt::Debug, V> Port<K, V> {
             if let Some((rank, why)) = &state.failed {
                 bail!(Waited { rank: *rank, what: format!("{:?}", key.2), why: why.clone() });
             }
-            state = self
-                .fabric
-                .changed
-                .wait(state)
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            state =
+                self.fabric.changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
 
@@ -181,11 +178,8 @@ impl<K: Eq + Hash + Clone + fmt::Debug, V> Port<K, V> {
             if let Some((rank, why)) = &state.failed {
                 bail!(Waited { rank: *rank, what: group.to_string(), why: why.clone() });
             }
-            state = self
-                .fabric
-                .changed
-                .wait(state)
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            state =
+                self.fabric.changed.wait(state).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
 

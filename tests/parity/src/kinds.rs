@@ -1,11 +1,11 @@
 //! What each kind of case asks of the product, and how its tensors are named and shaped there.
 
-use vlmc::compile::Spread;
 use crate::case::{Case, reshaped};
 use crate::compare::{Row, exact, floats};
 use crate::runner::{Ask, Form, Runner, output, seen, twice};
 use anyhow::{Result, anyhow, bail};
 use serde_json::Value as Json;
+use vlmc::compile::Spread;
 use vlmc::eval::{Evaluated, Precision, Tensors};
 use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_frontend::elab::Library;

@@ -3,9 +3,9 @@
 use crate::case::{Case, ints, permuted, reshaped, rows_of};
 use crate::compare::{Row, floats};
 use crate::kinds::Specs;
-use vlmc::compile::Spread;
 use anyhow::{Result, anyhow, bail};
 use serde_json::Value as Json;
+use vlmc::compile::Spread;
 use vlmc::eval::{
     Evaluated, Inputs, Precision, Request, Tensors, fused, program, run_with, with_gradients,
 };

@@ -5,11 +5,11 @@ use crate::compare::{Row, floats};
 use anyhow::{Result, anyhow, bail};
 use serde_json::Value as Json;
 use vlmc::compile::{Capacity, CompileError, CompileRequest, Spread, compile};
-use vlmc_data::pack::alignment;
 use vlmc::eval::Precision;
 use vlmc::kernels::host;
 use vlmc_artifact::Buffer;
 use vlmc_data::batch::Batch;
+use vlmc_data::pack::alignment;
 use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_data::vision;
 use vlmc_frontend::elab::{Library, Setting};
@@ -45,6 +45,7 @@ pub fn judge(
         },
         spread: spread.clone(),
         fused,
+        fusing: Default::default(),
         flags: Default::default(),
     };
     let compiled = compile(lib, &request).map_err(|e| match e {

@@ -109,6 +109,7 @@ impl Model {
             capacity,
             spread: Spread::one(u32::try_from(microbatches)?),
             fused: false,
+            fusing: Default::default(),
             flags: Default::default(),
         };
         compile(&self.library, &request).map_err(|e| match e {

@@ -1,7 +1,7 @@
 //! Flags that say how large a step is and how it is spread over ranks.
 
 use crate::Context;
-use crate::ui::{Done, at_flag};
+use crate::ui::at_flag;
 use vlmc::compile::Capacity;
 use vlmc::layout::MOST_MICROBATCHES;
 use vlmc::settings::{Merged, Source};
@@ -117,27 +117,6 @@ impl LayoutArgs {
             }
         }
     }
-
-    /// Merges the flags, and gives capacities and microbatches. More than one rank is refused.
-    pub fn choose(&self, c: &mut Context) -> Done<(Capacity, usize)> {
-        self.merge(&mut c.merged);
-        let mut bad = vec![];
-        for key in ["pp", "vpp", "cp", "dp", "ep", "tp"] {
-            match number(c, key, 1) {
-                Ok(1) => {}
-                Ok(n) => bad.push(more_than_one(key, n)),
-                Err(d) => bad.push(*d),
-            }
-        }
-        let capacity = capacity(c).map_err(|more| bad.extend(more));
-        match (capacity, number(c, "microbatches", 1)) {
-            (Ok(capacity), Ok(microbatches)) if bad.is_empty() => Ok((capacity.of, microbatches)),
-            (_, microbatches) => {
-                bad.extend(microbatches.err().map(|d| *d));
-                Err(c.ui.fail_all(bad))
-            }
-        }
-    }
 }
 
 /// Capacities, and the rows that context parallelism divides.
@@ -200,16 +179,4 @@ fn number(c: &Context, key: &str, default: usize) -> Result<usize, Box<Diag>> {
             Err(Box::new(diag.help(format!("the default is {default}"))))
         }
     }
-}
-
-fn more_than_one(key: &str, n: usize) -> Diag {
-    let flag = format!("--{key}");
-    let (code, why) = match key {
-        "tp" => {
-            (Code::TensorParallel, "divides layers over ranks, and this compiler keeps them whole")
-        }
-        _ => (Code::NotYet, "needs more than one rank, and this compiler plans one"),
-    };
-    at_flag(code, format!("`{flag} {n}` {why}"), &flag, &n.to_string(), "set here")
-        .help(format!("compile with `{flag} 1`"))
 }

@@ -7,6 +7,7 @@ pub mod config;
 pub mod eval;
 pub mod explain;
 pub mod fmt;
+pub mod fusing;
 pub mod import;
 pub mod layout;
 pub mod opt;

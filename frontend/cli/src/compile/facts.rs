@@ -10,8 +10,6 @@ use vlmc_ir::dim::Symbol;
 use vlmc_ir::eval::Sizes;
 use vlmc_ir::graph::{Function, Output, OutputKind, Param, Program, join_name};
 use vlmc_ir::ops::Op;
-use vlmc_passes::partition::placement::Model;
-use vlmc_passes::partition::{further_layers, layers};
 
 pub(super) fn losses(p: &Program) -> Vec<artifact::Loss> {
     let outputs = p.main().into_iter().flat_map(|f| &f.outputs);
@@ -25,6 +23,15 @@ pub(super) fn losses(p: &Program) -> Vec<artifact::Loss> {
 
 pub(crate) fn label(o: &Output) -> String {
     o.name.as_ref().map(|n| n.to_string()).unwrap_or_default()
+}
+
+/// Capacities as sizes.
+pub fn sizes(capacities: &IndexMap<String, u64>) -> Sizes {
+    let mut sizes = Sizes::default();
+    for (name, v) in capacities {
+        sizes.set(&Symbol::new(name), usize::try_from(*v).unwrap_or(usize::MAX));
+    }
+    sizes
 }
 
 /// Every parameter of the forward program; those with a gradient are trained.
@@ -164,32 +171,6 @@ fn tables(p: &Program, f: &Function, ids: &[bool]) -> Vec<u64> {
         }
     }
     rows
-}
-
-/// The inputs of main that come from the batch.
-pub(super) fn inputs_of(p: &Program) -> Vec<String> {
-    let inputs = p.main().into_iter().flat_map(|f| &f.inputs);
-    inputs.filter(|i| i.from.is_some()).map(|i| i.name.to_string()).collect()
-}
-
-/// What placement must know of a lowered model: the layers of its stacks, and what stands before and
-/// behind them.
-pub(super) fn model(training: &Program) -> Result<Model> {
-    let main = training.main().ok_or_else(|| anyhow!("the program is empty"))?;
-    let kinds = layers(training).into_iter().map(|id| match &main.node(id).op {
-        // `Layer.kind` says the kind of a layer of a stack.
-        Op::Call { callee, .. } => callee.rsplit('.').next().unwrap_or(callee).to_string(),
-        _ => String::new(),
-    });
-    Ok(Model {
-        layers: kinds.collect(),
-        vision: main.inputs.iter().any(|i| {
-            let from = i.from.as_ref();
-            from.is_some_and(|from| from.function == "pixel_rows")
-        }),
-        mtp: u32::try_from(further_layers(training).len())?,
-        tied: false,
-    })
 }
 
 /// The symbol that counts the rows of a rank: that of the token ids.

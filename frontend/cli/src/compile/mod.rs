@@ -1,20 +1,25 @@
 //! From a spec to an artifact.
 
 pub(crate) mod facts;
-mod plan;
 mod steps;
 
-pub use facts::vocabulary;
+pub use facts::{sizes, vocabulary};
 
-use crate::fusion;
+use crate::fusion::Report;
+use crate::layout::Layout;
+use crate::phase::{self, Change, Graphs};
+use crate::plan::Analysis;
+use crate::plan::device::Device;
 use anyhow::{Result, anyhow, bail};
 use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use steps::{COUNTS, Steps, optimizer, squares};
 use vlmc_artifact as artifact;
 use vlmc_artifact::{Artifact, Manifest, PassRecord, ProgramRecord};
 use vlmc_frontend::diag::Diags;
 use vlmc_frontend::elab::{Library, Setting, Target, lower};
+use vlmc_ir::eval::Sizes;
 use vlmc_ir::graph::{Function, Output, OutputKind, Program};
 use vlmc_ir::text::print;
 use vlmc_ir::ty::DType;
@@ -22,6 +27,7 @@ use vlmc_passes::autodiff::{Options, Seeds, differentiate};
 use vlmc_passes::fuse::{self, Fused};
 use vlmc_passes::manager::{self, Pass, PassError};
 use vlmc_passes::optimizer::{OptimizerParam, optimizer_program, squares_program};
+use vlmc_passes::partition::parts::Parts;
 use vlmc_passes::partition::placement::{Content, Grid, Model, Placement, Split, place};
 use vlmc_passes::partition::{
     AttentionForm, ContextParallel, Cut, Part, Phase, Stages, context_parallel, cut,
@@ -44,12 +50,16 @@ pub struct CompileRequest<'r> {
     pub spread: Spread,
     /// The step runs the fused graph; its numbers are those of the other to the last bit.
     pub fused: bool,
+    /// The plan of the spread, where it has been made.
+    pub plan: Option<artifact::Plan>,
+    /// What fusion may do.
+    pub fusing: fuse::Options,
     /// Flags as merged, for the manifest.
     pub flags: IndexMap<String, String>,
 }
 
 /// Sizes that buffers are made for; the numbers of a batch may be smaller.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Capacity {
     /// Rows of a microbatch.
     pub tokens: usize,
@@ -111,6 +121,21 @@ pub struct Spread {
     pub dp: usize,
 }
 
+impl From<&Layout> for Spread {
+    fn from(l: &Layout) -> Spread {
+        Spread {
+            grid: l.grid,
+            split: l.split.clone(),
+            kind: l.kind,
+            microbatches: l.microbatches,
+            group: l.group,
+            cp: l.cp as usize,
+            cp_attention: AttentionForm::AllGather,
+            dp: l.dp as usize,
+        }
+    }
+}
+
 impl Spread {
     /// One rank.
     pub fn one(microbatches: u32) -> Spread {
@@ -127,23 +152,42 @@ impl Spread {
         }
     }
 
+    /// The layout that it is of a model.
+    ///
+    /// # Errors
+    /// When the model's layers do not go where the split says.
+    pub fn layout(&self, model: &Model) -> Result<Layout> {
+        Ok(Layout {
+            grid: self.grid,
+            cp: u32::try_from(self.cp)?,
+            dp: u32::try_from(self.dp)?,
+            ep: 1,
+            split: self.split.clone(),
+            placement: place(model, self.grid, &self.split)?,
+            microbatches: self.microbatches,
+            group: self.group,
+            kind: self.kind,
+            notes: vec![],
+        })
+    }
+
     /// The ranks.
     pub fn mesh(&self) -> artifact::Mesh {
         artifact::Mesh { pp: self.grid.pp as usize, cp: self.cp, dp: self.dp }
     }
 }
 
-/// Every stage of a compilation, which dumps show.
+/// A compilation.
 #[derive(Clone, Debug)]
 pub struct Compiled {
-    /// The forward program, as lowered.
-    pub forward: Program,
-    /// Forward, losses and backward.
-    pub joint: Program,
-    /// The same in clusters, but for main.
-    pub fused: Fused,
+    /// The graph of every phase; in the last all but main is in clusters.
+    pub graphs: Graphs,
+    /// Every cluster, those of main and of the optimizer, too.
+    pub report: Report,
     /// The programs of all stages, each function once.
     pub parts: Program,
+    /// Every cluster once, those of the optimizer, too: what kernels are made of.
+    pub clusters: Program,
     /// What is written.
     pub artifact: Artifact,
 }
@@ -153,6 +197,14 @@ pub struct Compiled {
 /// # Errors
 /// When the spec is wrong, or a capacity does not fit it.
 pub fn compile(lib: &Library, r: &CompileRequest<'_>) -> Result<Compiled, CompileError> {
+    Ok(finish(r, advance(forward(lib, r)?, r, phase::Phase::Fused)?)?)
+}
+
+/// The first phase: the spec is lowered.
+///
+/// # Errors
+/// When the spec is wrong.
+pub fn forward(lib: &Library, r: &CompileRequest<'_>) -> Result<Graphs, CompileError> {
     let lowered = lower(
         lib,
         &Target {
@@ -165,49 +217,69 @@ pub fn compile(lib: &Library, r: &CompileRequest<'_>) -> Result<Compiled, Compil
         },
     );
     let Some(forward) = lowered.program else { return Err(CompileError::Spec(lowered.diags)) };
-    Ok(finish(lib, r, forward)?)
+    let spec = lib.root.map(|r| lib.sources.text(r).to_string()).unwrap_or_default();
+    let forward = phase::as_written(&forward)?;
+    Ok(Graphs { spec_hash: spec_hash(lib), spec, forward, ..Graphs::default() })
 }
 
-fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Compiled> {
-    let mut records = vec![];
-    let mut training = forward.clone();
-    only_losses(&mut training)?;
-    let mut training = passes(&training, &mut records)?;
-    if r.spread.cp > 1 {
-        let options = ContextParallel {
-            ranks: u32::try_from(r.spread.cp)?,
-            rows: facts::rows_symbol(&training)?,
-            attention: r.spread.cp_attention,
-        };
-        training = passes(&context_parallel(&training, &options)?, &mut records)?;
-        drop_unused_inputs(&mut training);
+/// Runs what is missing up to a phase.
+///
+/// # Errors
+/// When there is nothing to train, or a capacity does not fit.
+pub fn advance(
+    mut graphs: Graphs,
+    r: &CompileRequest<'_>,
+    to: phase::Phase,
+) -> Result<Graphs, CompileError> {
+    if to >= phase::Phase::Joint && graphs.joint.is_none() {
+        let mut trail = Trail::after(&graphs);
+        let training = training(&graphs.forward, &r.spread, &mut trail)?;
+        let options = Options { seeds: Seeds::Totals, ..Options::default() };
+        let differentiated = differentiate(&training, &options).map_err(anyhow::Error::from)?;
+        trail.note("autodiff", &training, &differentiated);
+        let joint = passes(&differentiated, &mut trail)?;
+        graphs.joint = Some(phase::as_written(&joint)?);
+        trail.leave(&mut graphs, phase::Phase::Joint);
     }
-    let options = Options { seeds: Seeds::Totals, ..Options::default() };
-    let differentiated = differentiate(&training, &options)?;
-    records.push(PassRecord {
-        name: "autodiff".to_string(),
-        changed: true,
-        ops_before: ops(&training),
-        ops_after: ops(&differentiated),
-    });
-    let joint = passes(&differentiated, &mut records)?;
-    let mut fused = fuse_functions(&joint)?;
-    records.push(PassRecord {
-        name: "fuse".to_string(),
-        changed: fused.program != joint,
-        ops_before: ops(&joint),
-        ops_after: ops(&fused.program),
-    });
-    let counts = counts(&training, &mut records)?;
-    let parameters = facts::parameters(&forward, &joint)?;
-    let capacities = facts::capacities(&joint, &r.capacity, r.spread.cp)?;
+    if let Some(joint) = &graphs.joint {
+        graphs.capacities = facts::capacities(joint, &r.capacity, r.spread.cp)?;
+    }
+    if let (phase::Phase::Fused, Some(joint), None) = (to, &graphs.joint, &graphs.fused) {
+        let mut trail = Trail::after(&graphs);
+        let fused = fuse_functions(joint, &r.fusing)?;
+        trail.note("fuse", joint, &fused.program);
+        let sizes = sizes(&graphs.capacities);
+        let report = Report::new(&fused, &sizes, None);
+        graphs.fused = Some((phase::as_written(&fused.program)?, report));
+        trail.leave(&mut graphs, phase::Phase::Fused);
+    }
+    Ok(graphs)
+}
 
-    let model = facts::model(&training)?;
+/// Makes the artifact of graphs that have come to the last phase.
+///
+/// # Errors
+/// When they have not, or something of the request does not fit the model.
+pub fn finish(r: &CompileRequest<'_>, mut graphs: Graphs) -> Result<Compiled> {
+    let (Some(joint), Some((fused, report))) = (&graphs.joint, &graphs.fused) else {
+        bail!("internal error: a phase is missing");
+    };
+    let forward = &graphs.forward;
+    let mut report = report.clone();
+    // It was made on the way to the joint graph, and is noted there.
+    let training = training(forward, &r.spread, &mut Trail::default())?;
+    let mut trail = Trail::after(&graphs);
+    let counts = counts(&training, &mut trail)?;
+    let parameters = facts::parameters(forward, joint)?;
+    let capacities = graphs.capacities.clone();
+    let sizes = sizes(&capacities);
+
+    let model = Parts::of(&training).model;
     let placement = place(&model, r.spread.grid, &r.spread.split)?;
-    let mut cut = cut(if r.fused { &fused.program } else { &joint }, &stages(&model, &placement)?)?;
+    let mut cut = cut(if r.fused { fused } else { joint }, &stages(&model, &placement)?)?;
     if r.fused {
         for part in &mut cut.parts {
-            fuse_main(part, &mut fused)?;
+            fuse_main(part, &r.fusing, &sizes, &mut report)?;
         }
     }
     let slots = schedule(r.spread.kind, r.spread.grid, r.spread.microbatches, r.spread.group)?;
@@ -229,6 +301,8 @@ fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Com
         };
         programs.push(Named::new(&part.name(), &purpose, &part.program));
     }
+    let mut updates: Vec<Fused> = vec![];
+    let std = Library::default().standard();
     for rank in 0..slots.ranks.len() {
         let on = steps.trained_on(rank);
         let params: Vec<OptimizerParam> = parameters
@@ -240,35 +314,52 @@ fn finish(lib: &Library, r: &CompileRequest<'_>, forward: Program) -> Result<Com
                 decay: p.decay,
             })
             .collect();
-        let mut library = |name: &str, n: i64| library_function(lib, name, n);
+        let mut library = |name: &str, n: i64| library_function(&std, name, n);
         let squares_of = squares_program(&params, &mut library)?;
-        let update = optimizer_program(&params, &mut library)?;
+        let mut update = optimizer_program(&params, &mut library)?;
+        if r.fused {
+            let fused = fuse::program(&update, &r.fusing)?;
+            update = fused.program.clone();
+            updates.push(fused);
+        }
         programs.push(Named::new(&squares(rank), "squares of gradients", &squares_of));
         programs.push(Named::new(&optimizer(rank), "clipping and update", &update));
     }
-    let mut plan = plan::plan(&forward, &model, &placement, &cut, &slots, &capacities, &r.spread)?;
-    plan.fusions = fusion::fusions(&fused);
-    plan.near_misses = fusion::near_misses(&fused);
+    let clusters = clusters(&cut, &updates);
+    // Ranks may update different parameters; one of them is told.
+    if let Some(fused) = updates.first() {
+        report.append(Report::new(fused, &sizes, Some("opt")));
+    }
+    let mut plan = match &r.plan {
+        Some(plan) => plan.clone(),
+        None => {
+            let analysis = Analysis::new(forward, &r.capacity, r.dtype, Device::usual().map_err(|e| anyhow!(e))?)?;
+            analysis.plan(&r.spread.layout(&analysis.model)?)?.plan
+        }
+    };
+    plan.fusions = report.fusions();
+    plan.near_misses.clone_from(&report.near_misses);
     let manifest = Manifest {
         format: artifact::FORMAT,
         tool_version: env!("CARGO_PKG_VERSION").to_string(),
         model: forward.name.clone(),
         variant: forward.variant.clone(),
-        spec_hash: spec_hash(lib),
+        spec_hash: graphs.spec_hash.clone(),
         flags: r.flags.clone(),
         targets: vec!["reference".to_string()],
-        passes: records,
+        passes: graphs.passes.iter().map(|(_, p)| p).chain(&trail.records).cloned().collect(),
         programs: programs.iter().map(|p| p.record.clone()).collect(),
         capacities,
-        vocabulary: facts::vocabulary(&forward),
+        vocabulary: facts::vocabulary(forward),
         dtype: r.dtype.name().to_string(),
-        losses: facts::losses(&joint),
+        losses: facts::losses(joint),
         parameters,
     };
     let schedule = steps.schedule()?;
     let programs = programs.into_iter().map(|p| (p.record.name, p.text)).collect();
     let artifact = Artifact { manifest, plan, schedule, programs };
-    Ok(Compiled { forward, joint, fused, parts: union(&cut), artifact })
+    graphs.changes.extend(trail.changes);
+    Ok(Compiled { graphs, report, parts: union(&cut), clusters, artifact })
 }
 
 /// A program of the artifact.
@@ -285,22 +376,26 @@ impl Named {
 }
 
 /// Fuses every function but main, which is cut into parts first: a cluster must not span stages.
-fn fuse_functions(joint: &Program) -> Result<Fused> {
+fn fuse_functions(joint: &Program, options: &fuse::Options) -> Result<Fused> {
     let mut functions = joint.clone();
     let main = functions.functions.pop().ok_or_else(|| anyhow!("the program is empty"))?;
-    let mut fused = fuse::program(&functions, &fuse::Options::default())?;
+    let mut fused = fuse::program(&functions, options)?;
     fused.program.functions.push(main);
     Ok(fused)
 }
 
-/// Fuses the main of a part, and adds what was done to the log.
-fn fuse_main(part: &mut Part, log: &mut Fused) -> Result<()> {
+/// Fuses the main of a part, and adds what was done to the report.
+fn fuse_main(
+    part: &mut Part,
+    options: &fuse::Options,
+    sizes: &Sizes,
+    report: &mut Report,
+) -> Result<()> {
     let main = part.program.functions.pop().ok_or_else(|| anyhow!("the part is empty"))?;
     let alone = Program { functions: vec![main], ..part.program.clone() };
-    let fused = fuse::program(&alone, &fuse::Options::default())?;
+    let fused = fuse::program(&alone, options)?;
+    report.append(Report::new(&fused, sizes, None));
     part.program.functions.extend(fused.program.functions);
-    log.table.extend(fused.table);
-    log.log.decisions.append(fused.log.decisions);
     Ok(())
 }
 
@@ -319,6 +414,18 @@ fn union(cut: &Cut) -> Program {
     }
     let functions = functions.into_values().chain(mains).cloned().collect();
     Program { functions, ..first.cloned().unwrap_or_default() }
+}
+
+/// Every cluster of all parts and updates once.
+fn clusters(cut: &Cut, updates: &[Fused]) -> Program {
+    let mut all = union(cut);
+    let of = updates.iter().flat_map(|u| &u.program.functions);
+    for f in all.functions.split_off(0).iter().chain(of) {
+        if f.cluster.is_some() && all.function(&f.name).is_none() {
+            all.functions.push(f.clone());
+        }
+    }
+    all
 }
 
 /// The stage of every layer.
@@ -343,21 +450,73 @@ fn ops(p: &Program) -> usize {
 /// What cleans a program up, before it is differentiated and after.
 pub const PASSES: [&str; 4] = ["canon", "cse", "dce", "prune"];
 
-pub(crate) fn passes(p: &Program, records: &mut Vec<PassRecord>) -> Result<Program> {
+pub(crate) fn passes(p: &Program, trail: &mut Trail) -> Result<Program> {
     let mut program = p.clone();
     for name in PASSES {
         let pass: &Pass = manager::find(name).ok_or_else(|| anyhow!("no pass `{name}`"))?;
-        let before = ops(&program);
         let outcome = manager::run(&program, &[pass])?;
-        records.push(PassRecord {
-            name: name.to_string(),
-            changed: outcome.steps.iter().any(|s| s.changed),
-            ops_before: before,
-            ops_after: ops(&outcome.program),
-        });
+        trail.note(name, &program, &outcome.program);
         program = outcome.program;
     }
     Ok(program)
+}
+
+/// Passes that ran one after another, and what they changed.
+#[derive(Default)]
+pub(crate) struct Trail {
+    /// Passes that ran before.
+    before: usize,
+    records: Vec<PassRecord>,
+    changes: Vec<Change>,
+}
+
+impl Trail {
+    fn after(graphs: &Graphs) -> Trail {
+        Trail { before: graphs.passes.len(), ..Trail::default() }
+    }
+
+    fn note(&mut self, name: &str, before: &Program, after: &Program) {
+        let changed = before != after;
+        self.records.push(PassRecord {
+            name: name.to_string(),
+            changed,
+            ops_before: ops(before),
+            ops_after: ops(after),
+        });
+        if changed {
+            self.changes.push(Change {
+                number: self.before + self.records.len(),
+                name: name.to_string(),
+                before: before.clone(),
+                after: after.clone(),
+            });
+        }
+    }
+
+    fn leave(self, graphs: &mut Graphs, phase: phase::Phase) {
+        graphs.passes.extend(self.records.into_iter().map(|r| (phase, r)));
+        graphs.changes.extend(self.changes);
+    }
+}
+
+/// The losses alone, in normal form: what is differentiated.
+fn training(forward: &Program, spread: &Spread, trail: &mut Trail) -> Result<Program> {
+    let mut training = forward.clone();
+    only_losses(&mut training)?;
+    let training = passes(&training, trail)?;
+    if spread.cp <= 1 {
+        return Ok(training);
+    }
+    let options = ContextParallel {
+        ranks: u32::try_from(spread.cp)?,
+        rows: facts::rows_symbol(&training)?,
+        attention: spread.cp_attention,
+    };
+    let lowered = context_parallel(&training, &options)?;
+    trail.note("context-parallel", &training, &lowered);
+    let mut lowered = passes(&lowered, trail)?;
+    drop_unused_inputs(&mut lowered);
+    Ok(lowered)
 }
 
 fn main_of(p: &mut Program) -> Result<&mut Function> {
@@ -375,7 +534,7 @@ pub(crate) fn only_losses(p: &mut Program) -> Result<()> {
 }
 
 /// A program of the losses' counts alone.
-fn counts(training: &Program, records: &mut Vec<PassRecord>) -> Result<Program> {
+fn counts(training: &Program, trail: &mut Trail) -> Result<Program> {
     let mut p = training.clone();
     let main = main_of(&mut p)?;
     let counts = main.outputs.iter().filter_map(|o| match &o.kind {
@@ -385,16 +544,15 @@ fn counts(training: &Program, records: &mut Vec<PassRecord>) -> Result<Program> 
         _ => None,
     });
     main.outputs = counts.collect();
-    let mut p = passes(&p, records)?;
+    let mut p = passes(&p, trail)?;
     drop_unused_inputs(&mut p);
     Ok(p)
 }
 
 /// A function of the standard library on vectors of `n` elements, lowered.
-fn library_function(lib: &Library, name: &str, n: i64) -> Result<Function, PassError> {
+fn library_function(std: &Library, name: &str, n: i64) -> Result<Function, PassError> {
     let shapes: Vec<(String, Vec<usize>)> =
         ["w", "g", "m", "v"].iter().map(|a| (a.to_string(), vec![n as usize])).collect();
-    let std = lib.standard();
     let target = Target {
         function: Some(name),
         args: &[],
@@ -403,7 +561,7 @@ fn library_function(lib: &Library, name: &str, n: i64) -> Result<Function, PassE
         shapes: &shapes,
         dtype: DType::F32,
     };
-    let lowered = lower(&std, &target);
+    let lowered = lower(std, &target);
     let program = lowered
         .program
         .ok_or_else(|| PassError::new(format!("the standard library's `{name}` does not lower")))?;

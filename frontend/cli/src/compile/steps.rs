@@ -92,7 +92,9 @@ impl Steps<'_> {
         let phase = match slot.phase {
             schedule::Phase::F => Phase::Forward,
             schedule::Phase::B => Phase::Backward,
-            schedule::Phase::W => bail!("gradients of weights in slots of their own do not run yet"),
+            schedule::Phase::W => {
+                bail!("gradients of weights in slots of their own do not run yet")
+            }
         };
         let m = slot.microbatch as usize;
         let stage = self.slots.grid.index(rank as u32, slot.chunk);

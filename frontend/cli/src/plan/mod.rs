@@ -11,7 +11,7 @@ mod exchange;
 mod memory;
 pub mod text;
 
-use crate::compile::{self, Capacity, facts};
+use crate::compile::{self, Capacity, Trail, facts};
 use crate::layout::Layout;
 use anyhow::{Context, Result};
 use cost::{Cost, Costs, costs};
@@ -69,11 +69,11 @@ impl Analysis {
     ) -> Result<Analysis> {
         let mut training = forward.clone();
         compile::only_losses(&mut training)?;
-        let training = compile::passes(&training, &mut vec![])?;
+        let training = compile::passes(&training, &mut Trail::default())?;
         let options = Options { seeds: Seeds::Totals, ..Options::default() };
         let joint = differentiate(&training, &options)?;
         let mut sizes = Sizes::default();
-        for (name, v) in facts::capacities(&joint, capacity)? {
+        for (name, v) in facts::capacities(&joint, capacity, 1)? {
             sizes.set(&Symbol::new(&name), usize::try_from(v).context("capacity")?);
         }
         let costs = costs(&training, &joint, &sizes, dtype, &device);

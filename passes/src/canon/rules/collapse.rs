@@ -22,12 +22,19 @@ fn is_view(op: &Op) -> bool {
     op.info().class == Class::View
 }
 
-/// A view with the dims of its operand in the same order is that operand.
+/// A view with the dims of its operand in the same order is that operand; empty pieces are nothing.
 fn nothing(v: View<'_>, _: Id, op: &Op, c: &[Id], found: &mut Found) {
     if let [x] = c
         && (is_nothing(v, op, *x) || matches!(op, Op::Concat { .. }))
     {
         found.equal(Term::Have(*x));
+    }
+    if let Op::Concat { axis } = op {
+        let full = |x: &Id| !v.size(*x, *axis).is(0);
+        let rest: Vec<Term> = c.iter().copied().filter(full).map(Term::Have).collect();
+        if !rest.is_empty() && rest.len() < c.len() {
+            found.equal(Term::Make(op.clone(), rest));
+        }
     }
 }
 

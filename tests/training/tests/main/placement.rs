@@ -40,12 +40,12 @@ fn case_24_parts_read_their_own_parameters() {
 
     // The forward program has each tensor at one place: in one call, or in main itself.
     let mut owners: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for p in &main(&compiled.forward).params {
+    for p in &main(&compiled.graphs.forward).params {
         owners.entry(p.key.clone()).or_default().insert("main".to_string());
     }
-    for node in &main(&compiled.forward).nodes {
+    for node in &main(&compiled.graphs.forward).nodes {
         let Op::Call { callee, scope, .. } = &node.op else { continue };
-        for name in reads(&compiled.forward, callee, scope) {
+        for name in reads(&compiled.graphs.forward, callee, scope) {
             owners.entry(name).or_default().insert(scope.clone());
         }
     }
@@ -56,11 +56,11 @@ fn case_24_parts_read_their_own_parameters() {
 
     // So has the joint program, whose calls go forward and backward.
     let mut seen: BTreeMap<String, (usize, BTreeSet<String>)> = BTreeMap::new();
-    for node in &main(&compiled.joint).nodes {
+    for node in &main(compiled.graphs.joint.as_ref().unwrap()).nodes {
         let Op::Call { callee, scope, .. } = &node.op else { continue };
         let (calls, names) = seen.entry(scope.clone()).or_default();
         *calls += 1;
-        names.extend(reads(&compiled.joint, callee, scope));
+        names.extend(reads(compiled.graphs.joint.as_ref().unwrap(), callee, scope));
     }
     let layer = |i| format!("model.language_model.layers.{i}");
     let parts = [layer(0), layer(1), layer(2), layer(3), "mtp".into(), "model.visual".into()];
@@ -72,7 +72,7 @@ fn case_24_parts_read_their_own_parameters() {
         assert!(own.len() > 5 && *calls >= 2, "{part}: {calls} calls");
         assert_eq!(*names, own, "{part}");
     }
-    let gradients: BTreeSet<String> = main(&compiled.joint)
+    let gradients: BTreeSet<String> = main(compiled.graphs.joint.as_ref().unwrap())
         .outputs
         .iter()
         .filter(|o| o.kind == OutputKind::Gradient)
