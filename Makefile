@@ -11,8 +11,9 @@ demo: setup
 	$(VLMC) eval models/qwen3_5_vl.vlm --variant tiny \
 	  --batch models/demo/batch.safetensors --weights init:1
 	$(VLMC) compile models/qwen3_5_vl.vlm --variant tiny --packed --tokens 64 --max-docs 4 \
-	  --max-patches 64 --max-images 4 --microbatches 2 -o target/demo
+	  --max-patches 64 --max-images 4 --pp 2 --vpp 2 --cp 4 --microbatches 2 -o target/demo
 	$(VLMC) run target/demo --batch models/demo/batch.safetensors --weights init:1 --steps 3
+	@echo "the plan as a page: target/demo/report.html"
 
 test: setup
 	cargo test --workspace

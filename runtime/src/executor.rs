@@ -7,7 +7,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use indexmap::IndexMap;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use vlmc_artifact::{Artifact, Buffer, Parameter};
+use vlmc_artifact::{Artifact, Buffer, Parameter, Place};
 use vlmc_data::batch::Batch;
 use vlmc_data::tensor::HostTensor;
 use vlmc_ir::dim::Symbol;
@@ -152,6 +152,22 @@ impl<R: Real> Executor<R> {
             }
             _ => self.ranks.iter_mut().try_for_each(|r| r.set_buffer(b.clone(), value)),
         }
+    }
+
+    /// Hashes of the microbatches of the last step, in the order of the batch, as the rank of each
+    /// chunk read them.
+    pub fn samples(&self) -> Vec<Vec<String>> {
+        let mesh = self.shared.artifact.schedule.mesh;
+        let chunks = &self.shared.artifact.plan.chunks;
+        let of = |m: usize| {
+            let (d, m) = (m % mesh.dp, m / mesh.dp);
+            let read = chunks.iter().filter_map(|c| {
+                let rank = mesh.rank(Place { pp: c.pp, dp: d, cp: 0 });
+                self.ranks.get(rank)?.samples().get(m).cloned()
+            });
+            read.collect()
+        };
+        (0..self.shared.artifact.schedule.microbatches * mesh.dp).map(of).collect()
     }
 
     /// One training step: the microbatches of `batches`, with the optimizer's scalars. Microbatch `i`

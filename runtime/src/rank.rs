@@ -6,7 +6,9 @@ use crate::executor::StepResult;
 use crate::fabric::{Group, Port};
 use anyhow::{Context, Result, anyhow, bail};
 use indexmap::IndexMap;
+use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use vlmc_artifact::{Artifact, Buffer, Parameter, Place, Step};
 use vlmc_data::batch::Batch;
@@ -38,6 +40,8 @@ pub(crate) struct Rank<R> {
     buffers: HashMap<Buffer, Tensor<R>>,
     /// The parameters that its programs use.
     holds: HashSet<String>,
+    /// Hashes of the microbatches of the last step, as it read them.
+    samples: Vec<String>,
     /// The clusters' host kernels.
     pub(crate) kernels: Option<Arc<Clusters>>,
 }
@@ -57,12 +61,17 @@ impl<R: Real> Rank<R> {
             }));
         }
         let steps = Arc::new(steps);
-        Rank { shared, place, steps, buffers: HashMap::new(), holds, kernels: None }
+        Rank { shared, place, steps, buffers: HashMap::new(), holds, samples: vec![], kernels: None }
     }
 
     /// Whether it has this parameter.
     pub(crate) fn holds(&self, parameter: &str) -> bool {
         self.holds.contains(parameter)
+    }
+
+    /// Hashes of the microbatches of the last step.
+    pub(crate) fn samples(&self) -> &[String] {
+        &self.samples
     }
 
     pub(crate) fn buffers(&self) -> &HashMap<Buffer, Tensor<R>> {
@@ -134,6 +143,7 @@ impl<R: Real> Rank<R> {
             let t = Tensor::from_f64(vec![], &[*value])?;
             self.buffers.insert(Buffer::Scalar((*name).to_string()), t);
         }
+        self.samples.clear();
         let mut result = StepResult::default();
         for step in self.steps.clone().iter() {
             self.execute(step, batches, exchange)?;
@@ -225,6 +235,7 @@ impl<R: Real> Rank<R> {
             let v = self.shared.sizes.get(&Symbol::new(name));
             v.ok_or_else(|| anyhow!("the artifact has no capacity of `{name}`"))
         };
+        self.samples.push(sample_hash(&batch));
         let ranks = self.shared.artifact.schedule.mesh.cp;
         batch.grow(capacity("T")?.saturating_mul(ranks), capacity("docs")?)?;
         let mut wanted: IndexMap<String, (Ty, HostCall)> = IndexMap::new();
@@ -485,6 +496,14 @@ impl<R: Real> Rank<R> {
         }
         Ok(())
     }
+}
+
+/// A hash of what tells microbatches apart: token ids and boundaries.
+fn sample_hash(batch: &Batch) -> String {
+    let mut h = DefaultHasher::new();
+    batch.input_ids.hash(&mut h);
+    batch.layout.cu_seqlens_padded().hash(&mut h);
+    format!("{:016x}", h.finish())
 }
 
 /// The sum of tensors of one shape, in f32, in their order.

@@ -8,12 +8,10 @@ use crate::output::{about, say, try_file, try_folder, write_text};
 use crate::report::{RankReport, Report, SampleReport, StepReport};
 use crate::weights;
 use anyhow::{Context, Result, bail};
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use vlmc_artifact::{Artifact, Buffer};
+use vlmc_artifact::{Artifact, Buffer, Mesh};
 use vlmc_data::batch::{Batch, BatchFiles};
 use vlmc_data::safetensors::{TensorFile, write_file};
 use vlmc_data::tensor::HostTensor;
@@ -137,6 +135,7 @@ fn follow(options: &RunOptions, help: &mut String) -> Result<Report> {
         }
     };
     let mut report = Report::default();
+    let mesh = executor.artifact().schedule.mesh;
     let started = Instant::now();
     let mut saved: Option<PathBuf> = None;
     for step in first..options.steps {
@@ -155,7 +154,8 @@ fn follow(options: &RunOptions, help: &mut String) -> Result<Report> {
         let begun = Instant::now();
         let update = !(last && options.grads.is_some());
         let scalars = optimizer.scalars(step);
-        tell(&going_on(if batches.len() == executor.artifact().schedule.microbatches {
+        let expected = executor.artifact().schedule.microbatches * mesh.dp;
+        tell(&going_on(if batches.len() == expected {
             HELP_STEP
         } else {
             HELP_BATCH
@@ -166,8 +166,8 @@ fn follow(options: &RunOptions, help: &mut String) -> Result<Report> {
             .with_context(|| format!("{}, {}", place(), path.display()))?;
         let seconds = begun.elapsed().as_secs_f64();
         show(step, options.steps, &result, optimizer.rate(step), seconds);
-        report.steps.push(step_report(step, &result, optimizer.rate(step), seconds));
-        report.samples = samples(&batches);
+        report.steps.push(step_report(step, &result, optimizer.rate(step), seconds, mesh));
+        report.samples = samples(&executor)?;
         tell(&going_on(HELP_OUTPUT));
         let state = State {
             step: step + 1,
@@ -235,7 +235,7 @@ fn show(step: u64, steps: u64, r: &StepResult, lr: f64, seconds: f64) {
     };
 }
 
-fn step_report(step: u64, r: &StepResult, lr: f64, seconds: f64) -> StepReport {
+fn step_report(step: u64, r: &StepResult, lr: f64, seconds: f64, mesh: Mesh) -> StepReport {
     StepReport {
         step,
         loss: r.loss,
@@ -244,19 +244,27 @@ fn step_report(step: u64, r: &StepResult, lr: f64, seconds: f64) -> StepReport {
         grad_norm: r.grad_norm,
         lr,
         ms: seconds * 1e3,
-        per_rank: vec![RankReport::default()],
+        per_rank: ranks(mesh),
     }
 }
 
-fn samples(batches: &[Batch]) -> Vec<SampleReport> {
-    let one = |(microbatch, b): (usize, &Batch)| {
-        let mut h = DefaultHasher::new();
-        b.input_ids.hash(&mut h);
-        b.layout.cu_seqlens_padded().hash(&mut h);
-        let hash = format!("{:016x}", h.finish());
-        SampleReport { microbatch, chunks: vec![hash.clone()], hash }
+fn ranks(mesh: Mesh) -> Vec<RankReport> {
+    let places = (0..mesh.size().unwrap_or(0)).map(|r| mesh.place(r));
+    places
+        .map(|p| RankReport { pp: p.pp, cp: p.cp, dp: p.dp, ..RankReport::default() })
+        .collect()
+}
+
+/// What each chunk read; they must all have read the same.
+fn samples(executor: &Executor<f32>) -> Result<Vec<SampleReport>> {
+    let of = |(microbatch, chunks): (usize, Vec<String>)| {
+        let hash = chunks.first().cloned().unwrap_or_default();
+        if let Some(g) = chunks.iter().position(|h| *h != hash) {
+            bail!("chunk {g} read another microbatch {microbatch} than chunk 0");
+        }
+        Ok(SampleReport { microbatch, hash, chunks })
     };
-    batches.iter().enumerate().map(one).collect()
+    executor.samples().into_iter().enumerate().map(of).collect()
 }
 
 fn write_report(path: &Path, report: &Report) -> Result<()> {

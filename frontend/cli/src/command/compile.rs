@@ -124,6 +124,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
     })?;
     kernels.write(c, directory)?;
     write(c, directory, &compiled.graphs, flags, Some(&compiled), &kernels.notes())?;
+    super::report::write(c, directory, &compiled.artifact.plan)?;
     c.ui.note(&banner(&compiled, directory, started.elapsed().as_secs_f64()));
     Ok(())
 }
