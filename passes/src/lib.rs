@@ -13,5 +13,6 @@ pub mod manager;
 pub mod optimizer;
 pub mod partition;
 pub mod prune;
+pub mod recompute;
 pub mod rewrite;
 pub mod schedule;
