@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, missing_docs, clippy::unwrap_used)]
 
 pub mod block;
+pub mod models;
 mod typed;
 
 pub use typed::typed;
