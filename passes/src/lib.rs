@@ -10,6 +10,7 @@ pub mod cse;
 pub mod dce;
 pub mod fuse;
 pub mod manager;
+pub mod memory;
 pub mod optimizer;
 pub mod partition;
 pub mod prune;

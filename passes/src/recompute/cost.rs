@@ -5,6 +5,7 @@
 //! has.
 
 use crate::fuse::Device;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use vlmc_ir::dim::Poly;
 use vlmc_ir::eval::Sizes;
@@ -54,13 +55,16 @@ pub struct Costs<'p> {
     index: BTreeMap<&'p str, usize>,
     sizes: &'p Sizes,
     device: Device,
+    /// Work of calls that has been counted, by function and results read.
+    known: RefCell<BTreeMap<(usize, Vec<bool>), Work>>,
 }
 
 impl<'p> Costs<'p> {
     /// For a program at these sizes.
     pub fn new(program: &'p Program, sizes: &'p Sizes) -> Self {
         let index = program.functions.iter().enumerate().map(|(i, f)| (&*f.name, i)).collect();
-        Costs { program, index, sizes, device: Device::default() }
+        let known = RefCell::default();
+        Costs { program, index, sizes, device: Device::default(), known }
     }
 
     /// Work of what the results in `wanted` of a whole function take.
@@ -101,17 +105,27 @@ impl<'p> Costs<'p> {
         match &node.op {
             Op::Input { .. } | Op::Param { .. } | Op::Reshape { .. } => Work::default(),
             Op::Call { callee, .. } => {
-                let callee = self.index.get(&**callee).map(|i| &self.program.functions[*i]);
-                let Some(g) = callee else { return Work::default() };
-                let wanted = g.outputs.iter().zip(read).filter(|(_, r)| **r);
-                if g.cluster.is_none() {
-                    return self.results(g, wanted.map(|(o, _)| o.value));
-                }
-                let flops = g.nodes.iter().fold(0u64, |sum, n| {
-                    let of: Vec<Ty> = n.operands.iter().map(|v| g.ty(*v).clone()).collect();
-                    sum.saturating_add(value_of(&n.op.flops(&of, &n.tys), self.sizes))
+                let Some(index) = self.index.get(&**callee).copied() else {
+                    return Work::default();
+                };
+                let g = &self.program.functions[index];
+                let key = (index, if g.cluster.is_some() { vec![] } else { read.to_vec() });
+                let known = self.known.borrow().get(&key).copied();
+                let work = known.unwrap_or_else(|| match g.cluster {
+                    None => {
+                        let wanted = g.outputs.iter().zip(read).filter(|(_, r)| **r);
+                        self.results(g, wanted.map(|(o, _)| o.value))
+                    }
+                    Some(_) => {
+                        let flops = g.nodes.iter().fold(0u64, |sum, n| {
+                            let of: Vec<Ty> = n.operands.iter().map(|v| g.ty(*v).clone()).collect();
+                            sum.saturating_add(value_of(&n.op.flops(&of, &n.tys), self.sizes))
+                        });
+                        self.kernel(flops, traffic, self.device.issue)
+                    }
                 });
-                self.kernel(flops, traffic, self.device.issue)
+                self.known.borrow_mut().insert(key, work);
+                work
             }
             op => {
                 let flops = value_of(&op.flops(&operands, &node.tys), self.sizes);

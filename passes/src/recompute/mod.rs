@@ -22,6 +22,7 @@ pub mod candidates;
 pub mod cost;
 mod mode;
 mod narrow;
+pub mod planner;
 
 mod replay;
 mod site;
