@@ -2,7 +2,7 @@
 
 use super::{MemoryError, Rank, buffer_name, pool_of};
 use std::collections::BTreeMap;
-use vlmc_artifact::memory::{Pool, What};
+use vlmc_artifact::memory::What;
 use vlmc_artifact::{Buffer, Step};
 use vlmc_ir::graph::{Function, Node, Program, join_name};
 use vlmc_ir::ops::{Class, Op};
@@ -13,8 +13,8 @@ use vlmc_ir::ty::Ty;
 pub(super) struct Item {
     pub(super) name: String,
     pub(super) bytes: u64,
-    /// The pool of one that stays.
-    pub(super) pool: Option<Pool>,
+    /// The buffer of one that stays.
+    pub(super) stays: Option<Buffer>,
 }
 
 /// A kernel.
@@ -56,17 +56,52 @@ pub(super) fn flatten(rank: &Rank<'_>) -> Result<Flat, MemoryError> {
         match step {
             Step::Load { microbatch } => f.load(*microbatch)?,
             Step::Run { program, inputs, outputs, .. } => {
-                let adds = i + 1;
-                let params: &[String] = match rank.steps.get(adds) {
-                    Some(Step::Accumulate { params }) => {
-                        sunk[adds] = true;
-                        params
-                    }
-                    _ => &[],
-                };
+                // Gradients are added by the next accumulation, if it comes before the next run.
+                let next = rank.steps.iter().enumerate().skip(i + 1);
+                let next = next.take_while(|(_, s)| !matches!(s, Step::Run { .. }));
+                let adds = next.filter_map(|(j, s)| match s {
+                    Step::Accumulate { params } => Some((j, &params[..])),
+                    _ => None,
+                });
+                let (mut params, mut at): (&[String], Option<usize>) = (&[], None);
+                if let Some((j, of)) = adds.into_iter().next() {
+                    (params, at) = (of, Some(j));
+                }
+                at.into_iter().for_each(|j| sunk[j] = true);
                 f.run(i, program, inputs, outputs, params)?;
             }
-            Step::Totals => f.totals(),
+            Step::Totals => f.totals(i),
+            Step::Send { buffers, to } => {
+                let reads = buffers.iter().map(|b| f.made_before(b)).collect::<Result<_, _>>()?;
+                f.push(format!("send to {to}"), What::Step { step: i }, reads, vec![]);
+            }
+            Step::Receive { buffers, from } => {
+                let types = f.inputs(|b| buffers.contains(b))?;
+                let mut writes = vec![];
+                for b in buffers {
+                    let ty = types.get(b).ok_or_else(|| {
+                        MemoryError::new(format!("nobody reads {}", buffer_name(b)))
+                    })?;
+                    let bytes = f.bytes(ty)?;
+                    writes.push(f.buffer(b, bytes));
+                }
+                f.push(format!("receive from {from}"), What::Step { step: i }, vec![], writes);
+            }
+            Step::Reduce { params } => {
+                let grads = params.iter().map(|p| f.made_before(&Buffer::Grad(p.clone())));
+                let grads: Vec<usize> = grads.collect::<Result<_, _>>()?;
+                f.push("reduce gradients".into(), What::Step { step: i }, grads.clone(), grads);
+            }
+            Step::Tie { param, .. } => {
+                let grad = vec![f.made_before(&Buffer::Grad(param.clone()))?];
+                f.push(format!("tie {param}"), What::Step { step: i }, grad.clone(), grad);
+            }
+            Step::Norm => {
+                let squares = f.current.iter().filter(|(b, _)| matches!(b, Buffer::GradSquares(_)));
+                let reads = squares.map(|(_, v)| *v).collect();
+                let writes = vec![f.buffer(&Buffer::GradNorm, 4)];
+                f.push("norm".into(), What::Step { step: i }, reads, writes);
+            }
             Step::Accumulate { params } if !sunk[i] => {
                 for p in params {
                     let work = f.accumulate(p)?;
@@ -102,7 +137,7 @@ impl<'r> Flattener<'r> {
     }
 
     fn item(&mut self, name: String, bytes: u64) -> usize {
-        self.flat.items.push(Item { name, bytes, pool: None });
+        self.flat.items.push(Item { name, bytes, stays: None });
         self.flat.items.len() - 1
     }
 
@@ -110,7 +145,8 @@ impl<'r> Flattener<'r> {
         if let Some(v) = self.current.get(b) {
             return *v;
         }
-        self.flat.items.push(Item { name: buffer_name(b), bytes, pool: pool_of(b) });
+        let stays = pool_of(b).map(|_| b.clone());
+        self.flat.items.push(Item { name: buffer_name(b), bytes, stays });
         let v = self.flat.items.len() - 1;
         self.current.insert(b.clone(), v);
         v
@@ -172,7 +208,13 @@ impl<'r> Flattener<'r> {
         Ok(())
     }
 
-    fn totals(&mut self) {
+    /// A buffer that a step before has made.
+    fn made_before(&self, b: &Buffer) -> Result<usize, MemoryError> {
+        let v = self.current.get(b).copied();
+        v.ok_or_else(|| MemoryError::new(format!("{} is not made", buffer_name(b))))
+    }
+
+    fn totals(&mut self, step: usize) {
         let counts: Vec<(Buffer, usize)> = self
             .current
             .iter()
@@ -190,7 +232,7 @@ impl<'r> Flattener<'r> {
         }
         let writes = buffers.iter().map(|b| self.buffer(b, 4)).collect();
         let reads = counts.iter().map(|(_, v)| *v).collect();
-        self.push("totals".into(), What::Totals { buffers }, reads, writes);
+        self.push("totals".into(), What::Step { step }, reads, writes);
     }
 
     fn publish(&mut self, params: &[String]) -> Result<(), MemoryError> {

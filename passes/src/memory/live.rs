@@ -2,7 +2,7 @@
 
 use super::flatten::Flat;
 use super::pack::Span;
-use super::{MemoryError, aligned};
+use super::{MemoryError, aligned, pool_of};
 use vlmc_artifact::Buffer;
 use vlmc_artifact::memory::{Block, Execution, Pool, What};
 
@@ -37,7 +37,7 @@ impl Live {
 
     /// Bytes of all blocks that stay, each up to the alignment.
     pub fn resident(&self) -> u64 {
-        self.blocks.iter().filter(|b| b.resident).map(|b| aligned(b.bytes)).sum()
+        self.blocks.iter().filter(|b| b.resident()).map(|b| aligned(b.bytes)).sum()
     }
 
     /// Blocks that are live during an execution.
@@ -67,7 +67,7 @@ impl Live {
         let last = self.executions.len().saturating_sub(1);
         let mut spans: Vec<Option<Span>> = vec![None; self.blocks.len()];
         for (i, e) in self.executions.iter().enumerate() {
-            for b in e.writes.iter().filter(|b| !self.blocks[**b].resident) {
+            for b in e.writes.iter().filter(|b| !self.blocks[**b].resident()) {
                 let bytes = aligned(self.blocks[*b].bytes);
                 spans[*b].get_or_insert(Span { block: *b, start: i, end: last, bytes });
             }
@@ -93,10 +93,12 @@ pub(super) fn blocks(flat: Flat) -> Result<Live, MemoryError> {
     let mut blocks: Vec<Block> = vec![];
     let mut of: Vec<Option<usize>> = vec![None; flat.items.len()];
     for (v, item) in flat.items.iter().enumerate() {
-        if let Some(pool) = item.pool {
+        if let Some(buffer) = item.stays.clone() {
+            let Some(pool) = pool_of(&buffer) else { continue };
+            let buffer = Some(buffer);
             of[v] = Some(blocks.len());
             let (name, bytes) = (item.name.clone(), item.bytes);
-            blocks.push(Block { name, pool, offset: 0, bytes, resident: true });
+            blocks.push(Block { name, pool, offset: 0, bytes, buffer });
         }
     }
     // What stays is read until it is replaced: the last read before the copy to it.
@@ -143,7 +145,7 @@ pub(super) fn blocks(flat: Flat) -> Result<Live, MemoryError> {
             let operand = w.reads.iter().zip(&reads).find(|(r, b)| {
                 w.pointwise
                     && last[**r] == i
-                    && !blocks[**b].resident
+                    && !blocks[**b].resident()
                     && blocks[**b].bytes == item.bytes
                     && !taken.contains(b)
                     // Another value may be in the same block still.
@@ -158,7 +160,7 @@ pub(super) fn blocks(flat: Flat) -> Result<Live, MemoryError> {
                 (None, None) => {
                     let (name, bytes) = (item.name.clone(), item.bytes);
                     let pool = Pool::Activations;
-                    blocks.push(Block { name, pool, offset: 0, bytes, resident: false });
+                    blocks.push(Block { name, pool, offset: 0, bytes, buffer: None });
                     blocks.len() - 1
                 }
             });
@@ -182,7 +184,7 @@ pub(super) fn blocks(flat: Flat) -> Result<Live, MemoryError> {
         }
     }
     for (b, until) in uses.into_iter().enumerate() {
-        if !blocks[b].resident && until < end {
+        if !blocks[b].resident() && until < end {
             let at = freed_at[until].min(executions.len().saturating_sub(1));
             executions[at].frees.push(b);
         }

@@ -83,7 +83,7 @@ pub fn plan(rank: &Rank<'_>, effort: usize) -> Result<MemoryPlan, MemoryError> {
         results: live.results.clone(),
     };
     for (i, pool) in Pool::ALL.into_iter().enumerate() {
-        let resident = |b: &&mut Block| b.resident && b.pool == pool;
+        let resident = |b: &&mut Block| b.resident() && b.pool == pool;
         for b in plan.blocks.iter_mut().filter(resident) {
             b.offset = plan.pools[i];
             plan.pools[i] = plan.pools[i].saturating_add(aligned(b.bytes));
@@ -122,6 +122,8 @@ pub fn buffer_name(b: &Buffer) -> String {
         Buffer::LossSum(m, n) => format!("sum of {n} of microbatch {m}"),
         Buffer::LossCount(m, n) => format!("count of {n} of microbatch {m}"),
         Buffer::TotalCount(n) => format!("count of {n}"),
+        Buffer::GradSquares(n) => format!("squares of the gradient of {n}"),
+        Buffer::Value(m, n) => format!("{n} of microbatch {m}"),
         Buffer::GradNorm => "norm of the gradients".to_string(),
         Buffer::Scalar(n) => n.clone(),
     }

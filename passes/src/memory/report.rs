@@ -8,9 +8,9 @@ use vlmc_artifact::memory::{Pool, What};
 fn spans(p: &MemoryPlan) -> Vec<Option<(usize, usize)>> {
     let last = p.executions.len().saturating_sub(1);
     let mut spans: Vec<Option<(usize, usize)>> =
-        p.blocks.iter().map(|b| b.resident.then_some((0, last))).collect();
+        p.blocks.iter().map(|b| b.resident().then_some((0, last))).collect();
     for (i, e) in p.executions.iter().enumerate() {
-        for b in e.writes.iter().filter(|b| !p.blocks[**b].resident) {
+        for b in e.writes.iter().filter(|b| !p.blocks[**b].resident()) {
             spans[*b].get_or_insert((i, last));
         }
         for b in &e.frees {
@@ -26,7 +26,7 @@ fn spans(p: &MemoryPlan) -> Vec<Option<(usize, usize)>> {
 pub fn timeline(p: &MemoryPlan) -> Vec<u64> {
     let mut change = vec![0i128; p.executions.len() + 1];
     for (b, s) in p.blocks.iter().zip(spans(p)) {
-        if let (false, Some((from, to))) = (b.resident, s) {
+        if let (false, Some((from, to))) = (b.resident(), s) {
             change[from] += i128::from(b.bytes);
             change[to + 1] -= i128::from(b.bytes);
         }
@@ -60,8 +60,8 @@ pub fn csv(p: &MemoryPlan) -> String {
             b.pool.name(),
             b.offset,
             b.bytes,
-            quoted(if b.resident { "" } else { name(from) }),
-            quoted(if b.resident { "" } else { name(to) }),
+            quoted(if b.resident() { "" } else { name(from) }),
+            quoted(if b.resident() { "" } else { name(to) }),
         );
     }
     out
@@ -74,7 +74,7 @@ pub fn at_peak(p: &MemoryPlan) -> Vec<(String, u64)> {
         .blocks
         .iter()
         .zip(spans(p))
-        .filter(|(b, s)| !b.resident && s.is_some_and(|(from, to)| from <= at && at <= to));
+        .filter(|(b, s)| !b.resident() && s.is_some_and(|(from, to)| from <= at && at <= to));
     let mut out: Vec<(String, u64)> = live.map(|(b, _)| (b.name.clone(), b.bytes)).collect();
     out.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
     out

@@ -51,9 +51,16 @@ pub struct Block {
     pub offset: u64,
     /// Bytes of the value.
     pub bytes: u64,
-    /// It is there for the whole step, and after it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub resident: bool,
+    /// The buffer whose place it is for good; `None` for what comes and goes within a step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub buffer: Option<Buffer>,
+}
+
+impl Block {
+    /// Whether it is there for the whole step, and after it.
+    pub fn resident(&self) -> bool {
+        self.buffer.is_some()
+    }
 }
 
 /// What an execution does.
@@ -83,10 +90,11 @@ pub enum What {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         replay: bool,
     },
-    /// Counts of losses are summed over microbatches and ranks.
-    Totals {
-        /// Totals, in the order of the blocks written.
-        buffers: Vec<Buffer>,
+    /// A step that runs no program: counts, exchanges, the norm. It reads and writes what the step
+    /// names, in that order.
+    Step {
+        /// Its place in the rank's list.
+        step: usize,
     },
     /// A gradient of a microbatch is added to the main gradient; the first of a step replaces it.
     Accumulate {
