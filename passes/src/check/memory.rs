@@ -217,11 +217,12 @@ impl<'p> Checker<'p> {
         }
         for (i, b) in self.plan.blocks.iter().enumerate() {
             let Some(buffer) = &b.buffer else { continue };
-            let name = self.history.end.get(buffer).cloned();
-            // A gradient is of no use after the step.
-            if !matches!(buffer, Buffer::Grad(_)) {
-                self.read(last, i, &name.unwrap_or_else(|| Name::Start(buffer.clone())));
+            let held = self.history.end.get(buffer).cloned();
+            // A gradient that nothing has made holds nothing.
+            if held.is_none() && matches!(buffer, Buffer::Grad(_)) {
+                continue;
             }
+            self.read(last, i, &held.unwrap_or_else(|| Name::Start(buffer.clone())));
         }
     }
 

@@ -3,6 +3,7 @@
 
 pub mod block;
 pub mod models;
+pub mod rank;
 mod typed;
 
 pub use typed::typed;
