@@ -21,6 +21,7 @@ fn compiled(variant: &str, form: Form) -> Compiled {
         spread: Spread::one(1),
         fused: true,
         fusing: Options { form, ..Options::default() },
+        memory: Default::default(),
         flags: Default::default(),
     };
     compile(&lib, &request).unwrap_or_else(|e| match e {

@@ -30,6 +30,9 @@ pub const ALIGNMENT: u64 = 256;
 /// Bytes that matrix libraries get; what cuBLAS recommends on Hopper.
 pub const WORKSPACE: u64 = 32 << 20;
 
+/// Pairs of blocks that are looked at in all packings of a rank, about.
+const PAIRS: usize = 1 << 31;
+
 /// Why there is no plan.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
@@ -90,7 +93,8 @@ pub fn plan(rank: &Rank<'_>, effort: usize) -> Result<MemoryPlan, MemoryError> {
         }
     }
     let spans = live.spans();
-    let packing = pack::pack(&spans, effort);
+    let pairs = spans.len().saturating_mul(spans.len()).max(1);
+    let packing = pack::pack(&spans, effort.min((PAIRS / pairs).max(1)));
     for (span, offset) in spans.iter().zip(&packing.offsets) {
         plan.blocks[span.block].offset = *offset;
     }

@@ -46,6 +46,7 @@ pub fn judge(
         spread: spread.clone(),
         fused,
         fusing: Default::default(),
+        memory: Default::default(),
         flags: Default::default(),
     };
     let compiled = compile(lib, &request).map_err(|e| match e {

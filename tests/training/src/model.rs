@@ -110,6 +110,7 @@ impl Model {
             spread: Spread::one(u32::try_from(microbatches)?),
             fused: false,
             fusing: Default::default(),
+            memory: Default::default(),
             flags: Default::default(),
         };
         compile(&self.library, &request).map_err(|e| match e {
