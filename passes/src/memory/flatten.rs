@@ -1,10 +1,11 @@
 //! The steps of a rank as executions, one a kernel.
 
 use super::{MemoryError, Rank, buffer_name, pool_of};
+use crate::recompute::is_replay;
 use std::collections::BTreeMap;
 use vlmc_artifact::memory::What;
 use vlmc_artifact::{Buffer, Step};
-use vlmc_ir::graph::{Function, Node, Program, join_name};
+use vlmc_ir::graph::{Function, Node, NodeId, Program, join_name};
 use vlmc_ir::ops::{Class, Op};
 use vlmc_ir::ty::Ty;
 
@@ -395,13 +396,14 @@ impl<'r> Flattener<'r> {
     ) -> Result<Vec<usize>, MemoryError> {
         let label = node.name.as_deref().or(node.origins.first().map(|o| &*o.path));
         let name = join_name(frame.path, label.unwrap_or(node.op.name()));
+        let replay = at.last().is_some_and(|i| is_replay(f, NodeId(*i)));
         let mut writes = vec![];
         for (i, ty) in node.tys.iter().enumerate() {
             let bytes = self.bytes(ty)?;
             let name = if i == 0 { name.clone() } else { format!("{name}#{i}") };
             writes.push(self.item(name, bytes));
         }
-        let what = What::Node { step: frame.step, at, replay: is_replay(f, node) };
+        let what = What::Node { step: frame.step, at, replay };
         let pointwise = node.op.info().class == Class::Elementwise;
         self.flat.works.push(Work { name, what, reads, writes: writes.clone(), pointwise });
         Ok(writes)
@@ -414,16 +416,4 @@ struct Frame<'f> {
     scope: &'f str,
     path: &'f str,
     at: &'f [u32],
-}
-
-/// Whether a node stands in the region `replay`.
-fn is_replay(f: &Function, node: &Node) -> bool {
-    let mut at = node.region;
-    while let Some(r) = at.and_then(|r| f.regions.get(r.0 as usize)) {
-        if r.parent.is_none() {
-            return &*r.name == crate::recompute::REPLAY;
-        }
-        at = r.parent;
-    }
-    false
 }

@@ -1,7 +1,8 @@
 //! A program with a choice of what is recomputed.
 
 use super::DISCARD;
-use super::narrow::{Narrower, Narrowing, is_replay};
+use super::is_replay;
+use super::narrow::{Narrower, Narrowing};
 use super::replay::{Replay, carry};
 use super::site::{Site, sites};
 use super::version::{Version, backward, shared_inputs};

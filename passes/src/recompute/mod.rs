@@ -34,7 +34,7 @@ pub use mode::{Granularity, KNOWN_REGIONS, Mode, UnknownMode, full, selective};
 pub use site::{Kept, Site, sites};
 
 use crate::manager::{Pass, PassError};
-use vlmc_ir::graph::Program;
+use vlmc_ir::graph::{Function, NodeId, Program};
 
 /// The pass in lists: every layer keeps its input alone.
 pub const PASS: Pass = Pass {
@@ -44,12 +44,24 @@ pub const PASS: Pass = Pass {
 };
 
 /// Names of the regions that dumps show.
-pub(crate) const DISCARD: &str = "discard";
-pub(crate) const REPLAY: &str = "replay";
+const DISCARD: &str = "discard";
+const REPLAY: &str = "replay";
 /// What results that are kept are called, before their names; and those that a replay reads.
-pub(crate) const SAVED: &str = "saved.";
-pub(crate) const CHECKPOINT: &str = "checkpoint.";
+const SAVED: &str = "saved.";
+const CHECKPOINT: &str = "checkpoint.";
 
 fn run(p: &Program) -> Result<Program, PassError> {
     apply(p, &Choice::whole_layers(&sites(p)))
+}
+
+/// Whether a node makes something again: it stands in the region `replay`.
+pub fn is_replay(f: &Function, id: NodeId) -> bool {
+    let mut at = f.node(id).region;
+    while let Some(r) = at.and_then(|r| f.regions.get(r.0 as usize)) {
+        if r.parent.is_none() {
+            return &*r.name == REPLAY;
+        }
+        at = r.parent;
+    }
+    false
 }

@@ -1,8 +1,8 @@
 //! Calls of which some results have no reader any more get a function without them.
 
+use super::DISCARD;
 use super::replay::carry;
 use super::version::checkpoint_name;
-use super::{DISCARD, REPLAY};
 use crate::manager::PassError;
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,18 +138,6 @@ impl<'p> Narrower<'p> {
         p.functions.push(main);
         (crate::dce::PASS.run)(&p)
     }
-}
-
-/// Whether a node stands in the region `replay`.
-pub(super) fn is_replay(f: &Function, id: NodeId) -> bool {
-    let mut at = f.node(id).region;
-    while let Some(r) = at.and_then(|r| f.regions.get(r.0 as usize)) {
-        if r.parent.is_none() {
-            return &*r.name == REPLAY;
-        }
-        at = r.parent;
-    }
-    false
 }
 
 /// A function with its inputs and what its outputs need.
