@@ -242,3 +242,66 @@ fn the_checker_rejects_what_a_poisoning_executor_shows_to_be_wrong() {
     println!("{wrong} wrong, {fine} harmless: {by_kind:?}");
     assert!(wrong > 1000 && fine > 100, "{wrong} wrong, {fine} harmless: {by_kind:?}");
 }
+
+/// From when to when each block is live.
+fn lives(plan: &MemoryPlan) -> Vec<(usize, usize)> {
+    let last = plan.executions.len();
+    let mut lives = vec![(usize::MAX, last); plan.blocks.len()];
+    for (i, e) in plan.executions.iter().enumerate() {
+        e.writes.iter().for_each(|b| lives[*b].0 = lives[*b].0.min(i));
+        e.frees.iter().for_each(|b| lives[*b].1 = i);
+    }
+    lives
+}
+
+/// A value that is made again is in one block at a time: what was there first is free before.
+#[test]
+fn case_77_no_copy_stays_beside_a_restored_value() {
+    let (_, program) = programs().remove(1);
+    let plan = One::new(program, 1, rows(5)).plan(200);
+    let lives = lives(&plan);
+    let replayed: Vec<&str> = plan
+        .executions
+        .iter()
+        .filter(|e| matches!(e.what, What::Node { replay: true, .. }))
+        .map(|e| &*e.name)
+        .collect();
+    assert!(replayed.len() >= 3, "{replayed:?}");
+    for name in replayed {
+        let of: Vec<usize> =
+            (0..plan.blocks.len()).filter(|b| plan.blocks[*b].name == name).collect();
+        for (i, a) in of.iter().enumerate() {
+            for b in &of[i + 1..] {
+                let (a, b) = (lives[*a], lives[*b]);
+                assert!(a.1 < b.0 || b.1 < a.0, "`{name}` is twice there: {a:?} and {b:?}");
+            }
+        }
+    }
+}
+
+/// After the backward pass of a layer nothing of it is left but what it gives: the gradient of its
+/// input.
+#[test]
+fn case_82_nothing_of_a_layer_outlives_its_backward_pass() {
+    for (name, program) in programs() {
+        let plan = One::new(program, 1, rows(5)).plan(200);
+        let lives = lives(&plan);
+        for layer in ["l.0.", "l.1.", "l.2."] {
+            let of_layer = |e: &&vlmc_artifact::memory::Execution| e.name.starts_with(layer);
+            let last = plan.executions.iter().rposition(|e| of_layer(&e)).unwrap();
+            let left: Vec<&str> = plan
+                .blocks
+                .iter()
+                .zip(&lives)
+                .filter(|(b, (from, to))| {
+                    b.buffer.is_none()
+                        && b.name.starts_with(layer)
+                        && *from <= last
+                        && *to > last + 1
+                })
+                .map(|(b, _)| &*b.name)
+                .collect();
+            assert!(left.len() <= 1, "{name}: {left:?} are left of {layer}");
+        }
+    }
+}

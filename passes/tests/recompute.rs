@@ -11,6 +11,7 @@ use vlmc_artifact::Buffer;
 use vlmc_ir::eval::Sizes;
 use vlmc_ir::graph::Program;
 use vlmc_passes::memory::{self, report};
+use vlmc_passes::recompute::candidates::gain;
 use vlmc_passes::recompute::planner::{self, Method, Problem};
 use vlmc_passes::recompute::{
     Candidate, Choice, Granularity, apply, candidates, cost, full, is_replay, selective, sites,
@@ -147,10 +148,9 @@ fn every_pair_of_regions_is_bit_equal() {
     bit_equal(&["text.mtp_layers=1", "text.experts=0", "text.ffn=192"], true);
 }
 
-/// Case 80: the planner takes the region, not single ops, where that is cheaper a byte. Case 81:
-/// gdn_qkv is replayed before gdn_norm_out.
+/// With the region before it on, too, the gated norm is replayed after what it reads.
 #[test]
-fn chained_regions_replay_in_producer_order() {
+fn case_81_chained_regions_replay_in_producer_order() {
     let (joint, fused) = joint("9b", &["vision.depth=1"]);
     let sites = sites(&fused);
     let all = candidates(&fused, &joint, &sites, &sizes(8192)).unwrap();
@@ -197,7 +197,7 @@ fn exact_plans_are_those_of_brute_force() {
     let (joint, fused) = joint("tiny", &["text.mtp_layers=0", "vision.depth=1"]);
     let sizes = sizes(64);
     let all_sites = sites(&fused);
-    let wanted = ["gdn_qkv", "moe", "layer"];
+    let wanted = ["gdn_qkv", "layer"];
     let all: Vec<Candidate> = candidates(&fused, &joint, &all_sites, &sizes)
         .unwrap()
         .into_iter()
@@ -205,7 +205,7 @@ fn exact_plans_are_those_of_brute_force() {
         .collect();
     let decisions: Vec<_> =
         all.iter().flat_map(|c| c.sites.iter().map(move |s| (*s, c.results.clone()))).collect();
-    assert!((8..=planner::EXACT).contains(&decisions.len()), "{}", decisions.len());
+    assert!((7..=planner::EXACT).contains(&decisions.len()), "{}", decisions.len());
     let mut of = |p: &Program| Ok(peak(p, &sizes));
     let pool = Problem {
         program: &fused,
@@ -329,4 +329,101 @@ fn table_of_regions() {
             println!("| every layer | {how:?} |  |  |  | {:.3} |", with as f64 / 1e9);
         }
     }
+}
+
+/// A region repeats what its ops share once; one op at a time repeats it for each.
+#[test]
+fn case_80_a_region_pays_where_single_ops_do_not() {
+    let (joint, fused) = joint("9b", &["vision.depth=1"]);
+    let all_sites = sites(&fused);
+    let sizes = sizes(8192);
+    let all = candidates(&fused, &joint, &all_sites, &sizes).unwrap();
+    let region = all.iter().find(|c| c.template == "Layer.gdn" && c.region == "gdn_qkv").unwrap();
+    let site = all_sites.iter().find(|s| s.forward == region.sites[0]).unwrap();
+    let main = fused.main().unwrap();
+    let (mut bytes, mut micros) = (0, 0.0);
+    for result in &region.results {
+        let (freed, work) =
+            gain(&fused, main, site, &std::collections::BTreeSet::from([*result]), &sizes).unwrap();
+        bytes += freed;
+        micros += work.micros;
+    }
+    assert_eq!(bytes, region.freed, "the same bytes");
+    assert!(region.work.micros < micros, "{} and {micros} us", region.work.micros);
+}
+
+const LONGER: &str = r#"program "p"
+symbol T
+
+func @core.fwd {
+  input %q : f32[T, 64]
+  %o = reduce_sum %q {axes = [1]} : f32[T]  in core_attn
+  return %o
+  return "saved.o" = %o
+}
+
+func @core.bwd {
+  input %o : f32[T]
+  input %d : f32[T]
+  %g = mul %o, %d : f32[T]
+  %gq = broadcast %g {shape = [T, 8], dims = [0]} : f32[T, 8]
+  return "grad.in.q" = %gq
+}
+
+func @main {
+  input %x : f32[T, 64] from features()
+  input %d : f32[T] from features()
+  %q = exp %x : f32[T, 64]
+  %y = call %q {callee = "core.fwd", scope = "l", path = "l", layer = 0} : (f32[T], f32[T])
+  %w = broadcast %d {shape = [T, 64], dims = [0]} : f32[T, 64]
+  %v = mul %w, %w : f32[T, 64]
+  %s = reduce_sum %v {axes = [1]} : f32[T]
+  %t = mul %s, %y#0 : f32[T]
+  %g = call %y#1, %t {callee = "core.bwd", scope = "l", path = "l", layer = 0} : (f32[T, 8])
+  return "g" = %g
+}
+"#;
+
+/// To make a small value again a large one is kept for longer: the peak rises, and no planner takes
+/// it.
+#[test]
+fn case_78_what_raises_the_peak_is_not_chosen() {
+    let p = support::program(LONGER);
+    let sizes = sizes(256);
+    let all_sites = sites(&p);
+    let all = candidates(&p, &p, &all_sites, &sizes).unwrap();
+    let core = all.iter().find(|c| c.region == "core_attn").unwrap();
+    assert_eq!(core.freed, 0, "its input is kept instead, which is larger");
+    let mut choice = Choice::default();
+    choice.discard(core.sites[0], core.results.iter().copied());
+    let with = peak(&apply(&p, &choice).unwrap(), &sizes);
+    let without = peak(&p, &sizes);
+    assert!(with > without, "{with} with it, {without} without");
+    let mut of = |p: &Program| Ok(peak(p, &sizes));
+    let pool =
+        Problem { program: &p, sites: &all_sites, candidates: &all, sizes: &sizes, peak: &mut of }
+            .pool()
+            .unwrap();
+    assert!(pool.best(without).unwrap().choice.is_empty());
+    assert!(pool.best(without - 1).is_none());
+}
+
+/// Two microbatches with the shared experts recomputed are the two without.
+#[test]
+fn case_85_microbatches_with_shared_experts_replayed() {
+    let (joint, fused) = joint("tiny", &["text.mtp_layers=0", "vision.depth=1"]);
+    let all = candidates(&fused, &joint, &sites(&fused), &sizes(16)).unwrap();
+    let choice = selective(&all, &["shared_experts".to_string()]).unwrap();
+    let replayed = apply(&fused, &choice).unwrap();
+    assert!(replayed != fused);
+    let [a, b] = [fused, replayed].map(|p| {
+        let one = One::new(p, 2, sizes(16));
+        let plan = one.plan(3);
+        assert_eq!(one.faults(&plan), []);
+        let values = one.execute(&plan, Storage::Packed).unwrap().values;
+        let wanted =
+            values.into_iter().filter(|(b, _)| matches!(b, Buffer::LossSum(..) | Buffer::Grad(_)));
+        wanted.collect::<BTreeMap<_, _>>()
+    });
+    assert!(a.len() > 50 && a == b);
 }

@@ -8,8 +8,8 @@
 //! and answers are exact. Otherwise it holds Megatron's presets (`full`, `block` of each length,
 //! every `selective` list) and a chain: candidates of each layer kind are combined, the combinations
 //! on the convex hull of time over bytes are steps, and the steps of all layers are taken one by one
-//! in the order of time a byte. That is the continuous optimum of the knapsack (Dantzig, 1957),
-//! rounded down to whole steps; answers are then bounded by the best step.
+//! in the order of time a byte, which is how the continuous knapsack is filled (Dantzig, 1957). Steps
+//! that do not lower the simulated peak are left out.
 
 use super::apply::{Choice, apply};
 use super::candidates::{Candidate, gain};
@@ -103,29 +103,45 @@ impl Problem<'_> {
         let useful = self.candidates.iter().filter(|c| c.freed > 0);
         let decisions: Vec<(NodeId, &BTreeSet<u32>)> =
             useful.flat_map(|c| c.sites.iter().map(|s| (*s, &c.results))).collect();
-        let (choices, method) = if decisions.len() <= EXACT {
-            (every_combination(&decisions), Method::Exact(decisions.len()))
-        } else {
-            (self.presets_and_chain()?, Method::Bounded)
-        };
-        let mut plans = vec![];
-        for choice in choices {
+        if decisions.len() <= EXACT {
+            let mut plans = vec![];
+            for choice in every_combination(&decisions) {
+                plans.push(self.simulate(&choice)?);
+            }
+            return Ok(PlanPool { plans, method: Method::Exact(decisions.len()) });
+        }
+        let mut plans = vec![self.simulate(&Choice::default())?];
+        for choice in presets(self.sites, self.candidates) {
             plans.push(self.simulate(&choice)?);
         }
-        Ok(PlanPool { plans, method })
+        let chain = self.chain(plans[0].clone())?;
+        plans.extend(chain);
+        Ok(PlanPool { plans, method: Method::Bounded })
     }
 
-    fn presets_and_chain(&self) -> Result<BTreeSet<Choice>, PassError> {
-        let mut choices = BTreeSet::from([Choice::default()]);
-        choices.extend(presets(self.sites, self.candidates));
+    /// Takes step after step from `at` on. A step that does not lower the peak as far as its bytes
+    /// promise is left out, since the peak is elsewhere; at the end those are tried again.
+    fn chain(&mut self, mut at: Planned) -> Result<Vec<Planned>, PassError> {
         let mut steps = self.steps()?;
         steps.sort_by(|a, b| a.slope.total_cmp(&b.slope).then(a.site.cmp(&b.site)));
-        let mut choice = Choice::default();
-        for step in steps {
-            choice.discard(step.site, step.results);
-            choices.insert(choice.clone());
+        let mut plans = vec![];
+        for patience in [2.0, f64::INFINITY] {
+            let mut left = vec![];
+            for step in steps {
+                let mut choice = at.choice.clone();
+                choice.discard(step.site, step.results.iter().copied());
+                let next = self.simulate(&choice)?;
+                plans.push(next.clone());
+                let fallen = at.peak.saturating_sub(next.peak) as f64;
+                if fallen > 0.0 && next.micros - at.micros <= patience * step.slope * fallen {
+                    at = next;
+                } else {
+                    left.push(step);
+                }
+            }
+            steps = left;
         }
-        Ok(choices)
+        Ok(plans)
     }
 
     /// The steps of every layer.

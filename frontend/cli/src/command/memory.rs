@@ -48,13 +48,8 @@ impl MemoryArgs {
                 Some(bytes) => request.limit = Some(bytes),
                 None => {
                     let message = format!("`{value}` is no number of bytes");
-                    let diag = at_flag(
-                        Code::BadSetting,
-                        message,
-                        &source.to_string(),
-                        value,
-                        "set here",
-                    );
+                    let diag =
+                        at_flag(Code::BadSetting, message, &source.to_string(), value, "set here");
                     bad.push(diag.help("write a number and B, kB, MB, GB, KiB, MiB or GiB"));
                 }
             }

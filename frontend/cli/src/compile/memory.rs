@@ -11,11 +11,11 @@ use vlmc_ir::graph::{NodeId, Program};
 use vlmc_passes::manager::PassError;
 use vlmc_passes::memory::{self, Rank, WORKSPACE, report};
 use vlmc_passes::partition::{Cut, Stages, cut};
-use vlmc_passes::schedule::Schedule as Slots;
 use vlmc_passes::recompute::planner::{Method, PlanPool, Problem};
 use vlmc_passes::recompute::{
     Candidate, Choice, Mode, Site, apply, candidates, full, selective, sites,
 };
+use vlmc_passes::schedule::Schedule as Slots;
 
 /// How many packings of a rank's activations are tried.
 const PACKINGS: usize = 16;
@@ -118,7 +118,13 @@ impl Layout<'_> {
 
     /// Bytes of activations at the peak of a rank, of the steps before the update or of those from
     /// there on.
-    fn activations(&self, cut: &Cut, schedule: &Schedule, rank: usize, update: bool) -> Result<u64> {
+    fn activations(
+        &self,
+        cut: &Cut,
+        schedule: &Schedule,
+        rank: usize,
+        update: bool,
+    ) -> Result<u64> {
         let live = self.live(cut, schedule, rank, update)?;
         Ok(live.peak())
     }
@@ -271,7 +277,10 @@ impl Layout<'_> {
         };
         let none = problem.simulate(&Choice::default())?;
         if none.peak <= limit {
-            return Ok((Choice::default(), format!("{} fits, nothing is recomputed", bytes(none.peak))));
+            return Ok((
+                Choice::default(),
+                format!("{} fits, nothing is recomputed", bytes(none.peak)),
+            ));
         }
         let pool: PlanPool = problem.pool()?;
         let Some(best) = pool.best(limit) else {
