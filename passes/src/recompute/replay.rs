@@ -4,7 +4,8 @@ use super::REPLAY;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use vlmc_ir::graph::{Function, Node, NodeId, Region, RegionId, Value};
-use vlmc_ir::ops::Op;
+use vlmc_ir::ops::{Effect, Op};
+use vlmc_ir::ty::Ty;
 
 /// The region of this name below another; added when it is new.
 pub(super) fn region(f: &mut Function, parent: Option<RegionId>, name: &Arc<str>) -> RegionId {
@@ -40,11 +41,30 @@ pub(super) struct Replay<'f> {
     values: BTreeMap<Value, Value>,
     /// Parameters of the new function, by key.
     params: BTreeMap<String, Value>,
+    /// A node of the new function that computes the same stands for one to be made.
+    reuse: bool,
+}
+
+/// A node that computes what one with this op and these operands would; not calls of functions that
+/// are no clusters, which stand for themselves.
+pub(super) fn twin(f: &Function, op: &Op, operands: &[Value], tys: &[Ty]) -> Option<NodeId> {
+    let may = match op {
+        Op::Call { scope, path, .. } => scope.is_empty() && path.is_empty(),
+        op => op.info().effect == Effect::Pure,
+    };
+    let same = |n: &Node| n.op == *op && n.operands == operands && n.tys == tys;
+    f.nodes.iter().position(same).filter(|_| may).map(|i| NodeId(i as u32))
 }
 
 impl<'f> Replay<'f> {
     pub(super) fn new(from: &'f Function) -> Self {
-        Replay { from, values: BTreeMap::new(), params: BTreeMap::new() }
+        Replay { from, values: BTreeMap::new(), params: BTreeMap::new(), reuse: false }
+    }
+
+    /// Lets nodes that are there stand for those that would compute the same.
+    pub(super) fn reusing(mut self) -> Self {
+        self.reuse = true;
+        self
     }
 
     /// A value is there.
@@ -121,9 +141,12 @@ impl<'f> Replay<'f> {
                 None => self.make(to, *v),
             });
             let operands: Vec<Value> = operands.collect::<Option<_>>()?;
-            let region = carry(self.from, old.region, to, Some(REPLAY));
-            let new = NodeId(to.nodes.len() as u32);
-            to.nodes.push(Node { operands, region, ..old.clone() });
+            let known = twin(to, &old.op, &operands, &old.tys).filter(|_| self.reuse);
+            let new = known.unwrap_or_else(|| {
+                let region = carry(self.from, old.region, to, Some(REPLAY));
+                to.nodes.push(Node { operands, region, ..old.clone() });
+                NodeId(to.nodes.len() as u32 - 1)
+            });
             for result in 0..old.tys.len() as u32 {
                 // What is there already stays what readers take.
                 let value = Value { node: id, result };

@@ -1,7 +1,7 @@
 //! A backward function that makes again what its forward function has discarded.
 
 use super::CHECKPOINT;
-use super::replay::{Replay, carry};
+use super::replay::{Replay, carry, twin};
 use super::site::Site;
 use crate::manager::PassError;
 use std::collections::BTreeSet;
@@ -52,7 +52,7 @@ pub(super) fn backward(
         f.nodes.iter().position(is).map(|n| Value::from(NodeId(n as u32)))
     };
     let mut out = Function { name: name.clone(), ..Function::default() };
-    let mut replay = Replay::new(forward);
+    let mut replay = Replay::new(forward).reusing();
     // Old values of the backward function: what is discarded is `Err` with the forward value.
     let mut old: Vec<Option<Result<Value, Value>>> = vec![None; backward.nodes.len()];
     let mut operands = vec![];
@@ -123,10 +123,14 @@ pub(super) fn backward(
                     None => Err(bug("an operand comes later")),
                 }
             };
-            let operands = node.operands.iter().map(resolve).collect::<Result<_, _>>()?;
-            let region = carry(backward, node.region, &mut out, None);
-            let id = NodeId(out.nodes.len() as u32);
-            out.nodes.push(Node { operands, region, ..node.clone() });
+            let operands = node.operands.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
+            // What a replay has made already is not made once more.
+            let known = twin(&out, &node.op, &operands, &node.tys);
+            let id = known.unwrap_or_else(|| {
+                let region = carry(backward, node.region, &mut out, None);
+                out.nodes.push(Node { operands, region, ..node.clone() });
+                NodeId(out.nodes.len() as u32 - 1)
+            });
             id.into()
         };
         old[i] = Some(Ok(value));
