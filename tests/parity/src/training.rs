@@ -47,6 +47,7 @@ pub fn judge(
         },
         spread: spread.clone(),
         fused,
+        plan: None,
         fusing: Default::default(),
         memory: MemoryRequest { recompute: recompute.clone(), limit: None },
         flags: Default::default(),

@@ -109,6 +109,7 @@ impl Model {
             capacity,
             spread: Spread::one(u32::try_from(microbatches)?),
             fused: false,
+            plan: None,
             fusing: Default::default(),
             memory: Default::default(),
             flags: Default::default(),
