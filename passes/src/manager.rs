@@ -36,6 +36,7 @@ pub const PASSES: &[Pass] = &[
     crate::dce::PASS,
     crate::fuse::PASS,
     crate::prune::PASS,
+    crate::recompute::PASS,
 ];
 
 /// The pass of this name.

@@ -138,7 +138,7 @@ impl Clusters {
 }
 
 /// The elements of a tensor as a kernel reads them.
-fn encode<R: Real>(t: &Tensor<R>) -> Result<Vec<u8>> {
+pub(crate) fn encode<R: Real>(t: &Tensor<R>) -> Result<Vec<u8>> {
     Ok(match &t.data {
         // What the evaluator holds as bf16 is rounded already: its upper half is the number.
         Data::Float(v) if t.dtype == DType::Bf16 => {
@@ -159,7 +159,7 @@ fn narrow<R: Real>(x: R) -> f32 {
 }
 
 /// A tensor of what a kernel wrote.
-fn decode<R: Real>(shape: &Shape, bytes: &[u8]) -> Result<Tensor<R>> {
+pub(crate) fn decode<R: Real>(shape: &Shape, bytes: &[u8]) -> Result<Tensor<R>> {
     let float = |bits: u32| R::from_f64(f64::from(f32::from_bits(bits)));
     let two = |b: &[u8]| u32::from(u16::from_le_bytes([b[0], b[1]])) << 16;
     let four = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);

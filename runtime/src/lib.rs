@@ -1,6 +1,7 @@
 //! The executor: reads an artifact and trains. It decides nothing: what runs, in which order and on
 //! which buffers is in the artifact's schedule.
 
+pub mod arena;
 pub mod bench;
 pub mod checkpoint;
 pub mod clusters;

@@ -14,6 +14,7 @@
 //!
 //! - `// passes: LIST`: runs these passes, with the verifier before and after each. Without it the
 //!   program is only parsed, verified and printed.
+//! - `// recompute: MODE`: after the passes, recomputes as `--recompute MODE` does.
 //! - `// must-not-change: REASON`: the passes must leave the program as it is; nothing follows.
 //! - `// fires: RULE, RULE`: each of these rules of the normal form makes something equal here that
 //!   was not, with everything that the other rules do. Of fusing rules: makes a cluster that was not
@@ -27,8 +28,11 @@
 //! comes out is written to the file.
 
 use std::path::{Path, PathBuf};
+use vlmc_ir::eval::Sizes;
+use vlmc_ir::graph::Program;
 use vlmc_ir::text::{parse, print};
 use vlmc_ir::verify::verify;
+use vlmc_passes::recompute::{self, Choice, Mode};
 use vlmc_passes::{canon, fuse, manager};
 
 /// The line between what goes in and what comes out.
@@ -39,6 +43,8 @@ const SEPARATOR: &str = "// ----\n";
 pub struct Case {
     /// Passes to run.
     pub passes: String,
+    /// What to recompute after them, when anything.
+    pub recompute: Option<String>,
     /// Why nothing may change, when nothing may.
     pub must_not_change: Option<String>,
     /// Rules that must fire.
@@ -69,6 +75,7 @@ impl Case {
             let Some((key, value)) = line.split_once(": ") else { continue };
             match key {
                 "passes" => case.passes = value.to_string(),
+                "recompute" => case.recompute = Some(value.to_string()),
                 "must-not-change" => case.must_not_change = Some(value.to_string()),
                 "error" => case.error = Some(value.to_string()),
                 "fires" => case.fires = value.split(", ").map(str::to_string).collect(),
@@ -83,7 +90,7 @@ impl Case {
             if case.error.is_some() || case.expected.is_some() {
                 return Err("what must not change has no output of its own".to_string());
             }
-            if case.passes.is_empty() {
+            if case.passes.is_empty() && case.recompute.is_none() {
                 return Err("no passes are named".to_string());
             }
         }
@@ -104,8 +111,16 @@ impl Case {
         }
         let passes = manager::parse_list(&self.passes).map_err(|e| format!("{e}\n"))?;
         let out = manager::run(&p, &passes).map_err(|e| format!("{e}\n"))?;
-        let changed = out.steps.iter().any(|s| s.changed);
-        Ok((print::program(&out.program), changed))
+        let program = match &self.recompute {
+            Some(mode) => recomputed(&out.program, mode).map_err(|e| format!("{e}\n"))?,
+            None => out.program,
+        };
+        let errors = verify(&program);
+        if !errors.is_empty() {
+            return Err(errors.iter().map(|e| e.render(&program)).collect());
+        }
+        let changed = program != p;
+        Ok((print::program(&program), changed))
     }
 
     /// Whether the rules fired that must, and no other that must not.
@@ -176,6 +191,22 @@ impl Case {
             },
         }
     }
+}
+
+/// A program with what a mode recomputes; regions are those of the program itself.
+fn recomputed(p: &Program, mode: &str) -> Result<Program, String> {
+    let sites = recompute::sites(p);
+    let choice = match mode.parse::<Mode>().map_err(|e| e.to_string())? {
+        Mode::None => Choice::default(),
+        Mode::Full(how) => recompute::full(&sites, how),
+        Mode::Selective(names) => {
+            let all = recompute::candidates(p, p, &sites, &Sizes::default());
+            let all = all.map_err(|e| e.to_string())?;
+            recompute::selective(&all, &names).map_err(|e| e.to_string())?
+        }
+        Mode::Auto => return Err("`auto` needs a memory limit".to_string()),
+    };
+    recompute::apply(p, &choice).map_err(|e| e.to_string())
 }
 
 /// Runs the case in a file; rewrites what comes out when `bless` is set.

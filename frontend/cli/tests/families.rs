@@ -20,7 +20,9 @@ fn compiled(variant: &str, form: Form) -> Compiled {
         capacity: Capacity { tokens: 8192, docs: 16, patches: 4096, frames: 8 },
         spread: Spread::one(1),
         fused: true,
+        plan: None,
         fusing: Options { form, ..Options::default() },
+        memory: Default::default(),
         flags: Default::default(),
     };
     compile(&lib, &request).unwrap_or_else(|e| match e {

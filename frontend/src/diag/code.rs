@@ -115,6 +115,8 @@ codes! {
     V0402 BadGraphText       "graph text does not parse",
     V0403 InvalidGraph       "graph breaks an invariant",
     V0404 CannotCompile      "program cannot be compiled",
+    V0405 RecomputeInVain    "recompute does not lower the peak",
+    V0406 MemoryLimit        "memory limit cannot be met",
     V0601 FileAccess         "file cannot be used",
     V0602 BadTensorFile      "tensor file is malformed",
     V0603 BadBatch           "batch is refused",

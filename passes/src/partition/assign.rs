@@ -6,6 +6,7 @@
 //! as masks and tables of angles, are *copied* to each stage that reads them rather than sent.
 
 use super::PartitionError;
+use crate::recompute::is_replay;
 use rustc_hash::FxHashMap;
 use vlmc_ir::graph::{Function, NodeId, OutputKind, Program, Value};
 use vlmc_ir::ops::{Class, Op};
@@ -115,6 +116,8 @@ fn after_totals(main: &Function) -> Vec<bool> {
             Op::Input { index } => {
                 main.inputs.get(*index as usize).is_some_and(|i| i.from.is_none())
             }
+            // What is made again for the backward pass belongs to it, whatever it is made from.
+            _ if is_replay(main, NodeId(i as u32)) => true,
             _ => n.operands.iter().any(|v| late[v.node.0 as usize]),
         };
     }

@@ -2,6 +2,8 @@
 #![allow(dead_code, unused_imports, missing_docs, clippy::unwrap_used)]
 
 pub mod block;
+pub mod models;
+pub mod rank;
 mod typed;
 
 pub use typed::typed;

@@ -12,11 +12,13 @@
 
 pub mod kernels;
 mod manifest;
+pub mod memory;
 mod plan;
 mod schedule;
 
 pub use kernels::Kernels;
 pub use manifest::{Init, Loss, Manifest, Parameter, PassRecord, ProgramRecord};
+pub use memory::MemoryPlan;
 pub use plan::{
     Alternative, Chunk, Communication, Fusion, Layout, MemoryPeak, NearMiss, Plan, Recompute,
     SchedulePlan,

@@ -9,6 +9,7 @@ use vlmc::compile::Spread;
 use vlmc::eval::{Evaluated, Precision, Tensors};
 use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_frontend::elab::Library;
+use vlmc_passes::recompute::Mode;
 
 /// Specs loaded once.
 pub struct Specs {
@@ -16,6 +17,8 @@ pub struct Specs {
     pub ops: Library,
     /// The model.
     pub model: Library,
+    /// What trainings of whole models recompute.
+    pub recompute: Mode,
 }
 
 /// Runs a case and compares every tensor that it stores.

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use vlmc::eval::Precision;
 use vlmc_frontend::diag::render::{Format, all};
 use vlmc_frontend::elab::Library;
+use vlmc_passes::recompute::Mode;
 use vlmc_parity::{case, compare, kinds, layout};
 
 /// Functions that stand for kinds of cases that are no module by themselves.
@@ -36,6 +37,9 @@ struct Args {
     /// `schedule=NAME` and `layout=LETTERS` where they are not the defaults.
     #[arg(long, default_value = "")]
     layout: String,
+    /// What trainings of whole models make again instead of keeping it, as for `vlmc compile`
+    #[arg(long, default_value = "none")]
+    recompute: Mode,
     /// Print every tensor, not only those that fail.
     #[arg(long)]
     verbose: bool,
@@ -65,6 +69,7 @@ fn run(args: &Args) -> Result<bool> {
             let (lib, diags) = vlmc::spec::load("qwen3_5_vl.vlm")?;
             checked(lib, diags)?
         },
+        recompute: args.recompute.clone(),
     };
     let (mut passed, mut failed) = (0, 0);
     for path in case::find(&args.paths)? {

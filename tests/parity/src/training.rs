@@ -4,7 +4,7 @@ use crate::case::Case;
 use crate::compare::{Row, floats};
 use anyhow::{Result, anyhow, bail};
 use serde_json::Value as Json;
-use vlmc::compile::{Capacity, CompileError, CompileRequest, Spread, compile};
+use vlmc::compile::{Capacity, CompileError, CompileRequest, MemoryRequest, Spread, compile};
 use vlmc::eval::Precision;
 use vlmc::kernels::host;
 use vlmc_artifact::Buffer;
@@ -14,6 +14,7 @@ use vlmc_data::tensor::{HostData, HostTensor};
 use vlmc_data::vision;
 use vlmc_frontend::elab::{Library, Setting};
 use vlmc_ir::eval::Real;
+use vlmc_passes::recompute::Mode;
 use vlmc_runtime::executor::Executor;
 use vlmc_runtime::optimizer::{Decay, Optimizer};
 
@@ -29,6 +30,7 @@ pub fn judge(
     precision: Precision,
     fused: bool,
     spread: &Spread,
+    recompute: &Mode,
 ) -> Result<Vec<Row>> {
     let mut batch = batch.clone();
     batch.align(alignment(spread.cp))?;
@@ -45,7 +47,9 @@ pub fn judge(
         },
         spread: spread.clone(),
         fused,
+        plan: None,
         fusing: Default::default(),
+        memory: MemoryRequest { recompute: recompute.clone(), limit: None },
         flags: Default::default(),
     };
     let compiled = compile(lib, &request).map_err(|e| match e {

@@ -187,6 +187,7 @@ impl Runner<'_> {
             self.precision,
             self.fused,
             self.spread,
+            &self.specs.recompute,
         )?);
         Ok(rows)
     }

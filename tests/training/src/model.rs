@@ -109,7 +109,9 @@ impl Model {
             capacity,
             spread: Spread::one(u32::try_from(microbatches)?),
             fused: false,
+            plan: None,
             fusing: Default::default(),
+            memory: Default::default(),
             flags: Default::default(),
         };
         compile(&self.library, &request).map_err(|e| match e {

@@ -3,6 +3,7 @@
 use super::SpecArgs;
 use super::fusing::FusingArgs;
 use super::layout::{LayoutArgs, Rows, capacity};
+use super::memory::{MemoryArgs, refused};
 use crate::Context;
 use crate::ui::{Done, Stop, at_flag};
 use clap::ValueEnum;
@@ -31,6 +32,8 @@ pub struct Args {
     layout: LayoutArgs,
     #[command(flatten)]
     fusing: FusingArgs,
+    #[command(flatten)]
+    memory: MemoryArgs,
     /// Model dtype [default: `dtype` of the settings, f32]
     #[arg(long, value_enum)]
     dtype: Option<Dtype>,
@@ -72,6 +75,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
     args.layout.merge(&mut c.merged);
     let rows = capacity(c).map_err(|bad| c.ui.fail_all(bad))?;
     let fusing = args.fusing.choose(c)?;
+    let memory = args.memory.choose(c)?;
     if let Some(dtype) = args.dtype {
         let source = vlmc::settings::Source::Flag("--dtype".into());
         c.merged.set("dtype", format!("{dtype:?}").to_lowercase(), source);
@@ -91,6 +95,7 @@ pub fn run(c: &mut Context, args: Args) -> Done {
         plan: None,
         fused: !args.target.is_empty(),
         fusing,
+        memory,
         flags: flags.clone(),
     };
     let start = match (earlier, &chosen) {
@@ -114,7 +119,10 @@ pub fn run(c: &mut Context, args: Args) -> Done {
         c.ui.note(&format!("{} in {}", to.file(), directory.display()));
         return Ok(());
     }
-    let mut compiled = finish(&request, graphs).map_err(|e| failed(c, e.into(), None))?;
+    let mut compiled = finish(&request, graphs).map_err(|e| match e.downcast_ref() {
+        Some(refusal) => c.ui.fail(refused(refusal, &request.memory)),
+        None => failed(c, e.into(), None),
+    })?;
     let kernels = kernels(c, &mut compiled, &args.target)?;
     compiled.artifact.write(directory).map_err(|e| {
         c.ui.fail(
@@ -125,6 +133,10 @@ pub fn run(c: &mut Context, args: Args) -> Done {
     kernels.write(c, directory)?;
     write(c, directory, &compiled.graphs, flags, Some(&compiled), &kernels.notes())?;
     super::report::write(c, directory, &compiled.artifact.plan)?;
+    super::memory::write(c, directory, &compiled)?;
+    if let Some(note) = &compiled.recompute_note {
+        c.ui.note(&format!("recompute   {}", note.replace('\n', "\n            ")));
+    }
     c.ui.note(&banner(&compiled, directory, started.elapsed().as_secs_f64()));
     Ok(())
 }

@@ -10,6 +10,7 @@ pub mod fmt;
 pub mod fusing;
 pub mod import;
 pub mod layout;
+pub mod memory;
 pub mod opt;
 pub mod pack;
 pub mod plan;

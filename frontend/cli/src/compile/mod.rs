@@ -1,9 +1,11 @@
 //! From a spec to an artifact.
 
 pub(crate) mod facts;
+mod memory;
 mod steps;
 
 pub use facts::{sizes, vocabulary};
+pub use memory::{MemoryRefusal, MemoryRequest, bytes};
 
 use crate::fusion::Report;
 use crate::layout::Layout;
@@ -54,6 +56,8 @@ pub struct CompileRequest<'r> {
     pub plan: Option<artifact::Plan>,
     /// What fusion may do.
     pub fusing: fuse::Options,
+    /// What is recomputed, and the memory there is.
+    pub memory: MemoryRequest,
     /// Flags as merged, for the manifest.
     pub flags: IndexMap<String, String>,
 }
@@ -184,6 +188,12 @@ pub struct Compiled {
     pub graphs: Graphs,
     /// Every cluster, those of main and of the optimizer, too.
     pub report: Report,
+    /// What runs, before it is cut into stages: what is recomputed is in it.
+    pub recomputed: Program,
+    /// How that was chosen, for people.
+    pub recompute_note: Option<String>,
+    /// Where values are, for each pipeline rank.
+    pub memory: Vec<artifact::MemoryPlan>,
     /// The programs of all stages, each function once.
     pub parts: Program,
     /// Every cluster once, those of the optimizer, too: what kernels are made of.
@@ -276,35 +286,21 @@ pub fn finish(r: &CompileRequest<'_>, mut graphs: Graphs) -> Result<Compiled> {
 
     let model = Parts::of(&training).model;
     let placement = place(&model, r.spread.grid, &r.spread.split)?;
-    let mut cut = cut(if r.fused { fused } else { joint }, &stages(&model, &placement)?)?;
-    if r.fused {
-        for part in &mut cut.parts {
-            fuse_main(part, &r.fusing, &sizes, &mut report)?;
-        }
-    }
+    let stages = stages(&model, &placement)?;
     let slots = schedule(r.spread.kind, r.spread.grid, r.spread.microbatches, r.spread.group)?;
     let trained = parameters.iter().filter(|p| p.trained);
     let trained: Vec<String> = trained.map(|p| p.name.clone()).collect();
-    let steps = Steps {
-        mesh: r.spread.mesh(),
-        slots: &slots,
-        cut: &cut,
-        counts: &counts,
-        trained: &trained,
-    };
-    let mut programs =
-        vec![Named::new(COUNTS, "counts of the losses, by which gradients are divided", &counts)];
-    for part in &cut.parts {
-        let purpose = match part.phase {
-            Phase::Forward => format!("forward of a microbatch on stage {}", part.stage),
-            Phase::Backward => format!("backward of a microbatch on stage {}", part.stage),
-        };
-        programs.push(Named::new(&part.name(), &purpose, &part.program));
-    }
+    let step = if r.fused { fused } else { joint };
+    let whole = cut(step, &stages)?;
+    let mesh = r.spread.mesh();
+    let steps = |cut| Steps { mesh, slots: &slots, cut, counts: &counts, trained: &trained };
+    let counted =
+        Named::new(COUNTS, "counts of the losses, by which gradients are divided", counts.clone());
+    let mut others = vec![counted];
     let mut updates: Vec<Fused> = vec![];
     let std = Library::default().standard();
     for rank in 0..slots.ranks.len() {
-        let on = steps.trained_on(rank);
+        let on = steps(&whole).trained_on(rank);
         let params: Vec<OptimizerParam> = parameters
             .iter()
             .filter(|p| on.contains(&p.name))
@@ -322,9 +318,41 @@ pub fn finish(r: &CompileRequest<'_>, mut graphs: Graphs) -> Result<Compiled> {
             update = fused.program.clone();
             updates.push(fused);
         }
-        programs.push(Named::new(&squares(rank), "squares of gradients", &squares_of));
-        programs.push(Named::new(&optimizer(rank), "clipping and update", &update));
+        others.push(Named::new(&squares(rank), "squares of gradients", squares_of));
+        others.push(Named::new(&optimizer(rank), "clipping and update", update));
     }
+    let layout = memory::Layout {
+        stages: &stages,
+        mesh,
+        slots: &slots,
+        counts: &counts,
+        trained: &trained,
+        sizes: &sizes,
+        others: others.iter().map(|n| (&*n.record.name, &n.program)).collect(),
+    };
+    let recomputed = layout.recompute(step, joint, &r.memory)?;
+    let mut cut = cut(&recomputed.program, &stages)?;
+    if r.fused {
+        for part in &mut cut.parts {
+            fuse_main(part, &r.fusing, &sizes, &mut report)?;
+        }
+    }
+    let mut programs: Vec<Named> = vec![];
+    for part in &cut.parts {
+        let purpose = match part.phase {
+            Phase::Forward => format!("forward of a microbatch on stage {}", part.stage),
+            Phase::Backward => format!("backward of a microbatch on stage {}", part.stage),
+        };
+        programs.push(Named::new(&part.name(), &purpose, part.program.clone()));
+    }
+    // Counts come first, updates last.
+    let mut others = others.into_iter();
+    programs.splice(0..0, others.next());
+    programs.extend(others);
+    let schedule = steps(&cut).schedule()?;
+    let named: Vec<(&str, &Program)> =
+        programs.iter().map(|n| (&*n.record.name, &n.program)).collect();
+    let (memory, peaks) = memory::plans(&named, &schedule, &sizes)?;
     let clusters = clusters(&cut, &updates);
     // Ranks may update different parameters; one of them is told.
     if let Some(fused) = updates.first() {
@@ -337,6 +365,8 @@ pub fn finish(r: &CompileRequest<'_>, mut graphs: Graphs) -> Result<Compiled> {
             analysis.plan(&r.spread.layout(&analysis.model)?)?.plan
         }
     };
+    plan.memory = peaks;
+    plan.recompute = recomputed.rows;
     plan.fusions = report.fusions();
     plan.near_misses.clone_from(&report.near_misses);
     let manifest = Manifest {
@@ -355,23 +385,34 @@ pub fn finish(r: &CompileRequest<'_>, mut graphs: Graphs) -> Result<Compiled> {
         losses: facts::losses(joint),
         parameters,
     };
-    let schedule = steps.schedule()?;
-    let programs = programs.into_iter().map(|p| (p.record.name, p.text)).collect();
+    let programs =
+        programs.into_iter().map(|p| (p.record.name, print::program(&p.program))).collect();
     let artifact = Artifact { manifest, plan, schedule, programs };
     graphs.changes.extend(trail.changes);
-    Ok(Compiled { graphs, report, parts: union(&cut), clusters, artifact })
+    let parts = union(&cut);
+    let (recomputed, recompute_note) = (recomputed.program, recomputed.note);
+    Ok(Compiled {
+        graphs,
+        report,
+        recomputed,
+        recompute_note,
+        memory,
+        parts,
+        clusters,
+        artifact,
+    })
 }
 
 /// A program of the artifact.
 struct Named {
     record: ProgramRecord,
-    text: String,
+    program: Program,
 }
 
 impl Named {
-    fn new(name: &str, purpose: &str, program: &Program) -> Named {
+    fn new(name: &str, purpose: &str, program: Program) -> Named {
         let record = ProgramRecord { name: name.to_string(), purpose: purpose.to_string() };
-        Named { record, text: print::program(program) }
+        Named { record, program }
     }
 }
 

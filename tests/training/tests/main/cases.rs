@@ -745,6 +745,12 @@ fn case_88_image_tokens_without_patches_are_refused() {
     assert!(executor.buffer(&Buffer::LossSum(0, "lm".to_string())).is_none());
 }
 
+/// Tests of passes that are in the table, too.
+const ELSEWHERE: [&str; 2] = [
+    include_str!("../../../../passes/tests/memory.rs"),
+    include_str!("../../../../passes/tests/recompute.rs"),
+];
+
 /// The table in the docs names every test here, and no other.
 #[test]
 fn the_table_is_complete() {
@@ -757,12 +763,13 @@ fn the_table_is_complete() {
     let numbers: Vec<u32> = rows.iter().map(|r| r[0].parse().unwrap()).collect();
     let wanted = [
         23, 24, 25, 26, 28, 32, 33, 36, 37, 38, 39, 40, 41, 43, 44, 45, 46, 48, 49, 51, 52, 55, 56,
-        58, 59, 61, 62, 63, 64, 65, 66, 68, 70, 71, 73, 74, 75, 88,
+        58, 59, 61, 62, 63, 64, 65, 66, 68, 70, 71, 73, 74, 75, 77, 78, 80, 81, 82, 84, 85, 88,
     ];
     assert_eq!(numbers, wanted);
     let here: BTreeSet<&str> =
         [include_str!("cases.rs"), include_str!("placement.rs"), include_str!("tied.rs")]
             .into_iter()
+            .chain(ELSEWHERE)
             .flat_map(str::lines)
             .filter_map(|l| l.strip_prefix("fn case_")?.split_once('('))
             .map(|(name, _)| name)
