@@ -170,7 +170,12 @@ const CASES: &[Case<'_>] = &[
         &[0],
     ),
     ("neg", &[], "takes 1, not 0 operands", &[]),
-    ("attention {scale = 1.0, causal = true, window = none}", &["f32[T]"], "takes 5 to 6, not 1", &[]),
+    (
+        "attention {scale = 1.0, causal = true, window = none}",
+        &["f32[T]"],
+        "takes 5 to 6, not 1",
+        &[],
+    ),
     ("gated_delta_rule", &["f32[T]"], "takes 7 to 8, not 1 operands", &[]),
 ];
 

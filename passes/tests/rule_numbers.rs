@@ -41,10 +41,10 @@ fn cases(folder: &str) -> Vec<Case> {
         let of = |key: &str| -> Vec<String> {
             text.lines().filter_map(|l| l.strip_prefix(key)).map(str::to_string).collect()
         };
-        let fires = of("// fires: ").iter().flat_map(|l| l.split(", ")).map(str::to_string).collect();
+        let fires =
+            of("// fires: ").iter().flat_map(|l| l.split(", ")).map(str::to_string).collect();
         let must_not = of("// must-not-fire: ");
-        let must_not =
-            must_not.iter().map(|l| l.split_once(": ").unwrap().0.to_string()).collect();
+        let must_not = must_not.iter().map(|l| l.split_once(": ").unwrap().0.to_string()).collect();
         Case { path, fires, must_not, text }
     };
     paths.into_iter().map(read).collect()
@@ -155,7 +155,14 @@ fn both_ways(p: &Program) -> Vec<Program> {
 }
 
 /// How far results are apart, relative to their norm; infinities and their like must be equal.
-fn compare(what: &str, a: &Program, b: &Program, given: &Named<f64>, params: &Named<f64>, most: f64) {
+fn compare(
+    what: &str,
+    a: &Program,
+    b: &Program,
+    given: &Named<f64>,
+    params: &Named<f64>,
+    most: f64,
+) {
     let run = |p: &Program| exact(p, given, params).unwrap_or_else(|e| panic!("{what}: {e}"));
     let (x, y) = (run(a), run(b));
     assert_eq!(x.0.len(), y.0.len(), "{what}");

@@ -267,7 +267,7 @@ impl<'p> Arena<'_, 'p> {
         let values: Vec<f32> = floats(master).collect();
         let round = |v: f32| if narrow { vlmc_ir::eval::Real::round_bf16(v) } else { v };
         let values = values.into_iter().map(round).collect::<Vec<f32>>();
-        Ok(encode(&Tensor::floats(dtype, vec![values.len()], values)?)?)
+        encode(&Tensor::floats(dtype, vec![values.len()], values)?)
     }
 
     /// A step that runs no program.

@@ -61,7 +61,15 @@ impl<R: Real> Rank<R> {
             }));
         }
         let steps = Arc::new(steps);
-        Rank { shared, place, steps, buffers: HashMap::new(), holds, samples: vec![], kernels: None }
+        Rank {
+            shared,
+            place,
+            steps,
+            buffers: HashMap::new(),
+            holds,
+            samples: vec![],
+            kernels: None,
+        }
     }
 
     /// Whether it has this parameter.
@@ -461,7 +469,7 @@ impl<R: Real> Rank<R> {
         let all = exchange.exchange(Group::Pipeline, own)?;
         let mut squares = R::from_f64(0.0);
         for (i, name) in names.iter().enumerate() {
-            let parts = all.iter().filter_map(|part| part.get(i)).filter(|t| t.len() > 0);
+            let parts = all.iter().filter_map(|part| part.get(i)).filter(|t| !t.is_empty());
             let part = parts.map(scalar).next();
             let part = part.ok_or_else(|| anyhow!("no rank has the gradient of `{name}`"))?;
             squares = R::from_f64(squares.to_f64() + part);
@@ -489,7 +497,7 @@ impl<R: Real> Rank<R> {
             let total = scalar(self.get(&Buffer::TotalCount(loss.name.clone()))?);
             let range = i * microbatches..(i + 1) * microbatches;
             let parts = all.iter().filter_map(|part| part.get(range.clone())).flatten();
-            let sum: f64 = parts.filter(|t| t.len() > 0).map(scalar).sum();
+            let sum: f64 = parts.filter(|t| !t.is_empty()).map(scalar).sum();
             let mean = if total == 0.0 { 0.0 } else { sum / total };
             result.losses.insert(loss.name.clone(), mean);
             result.loss += loss.weight * mean;

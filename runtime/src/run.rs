@@ -155,11 +155,7 @@ fn follow(options: &RunOptions, help: &mut String) -> Result<Report> {
         let update = !(last && options.grads.is_some());
         let scalars = optimizer.scalars(step);
         let expected = executor.artifact().schedule.microbatches * mesh.dp;
-        tell(&going_on(if batches.len() == expected {
-            HELP_STEP
-        } else {
-            HELP_BATCH
-        }));
+        tell(&going_on(if batches.len() == expected { HELP_STEP } else { HELP_BATCH }));
         let result = executor
             .step(&batches, &scalars, update)
             .and_then(|result| executor.check_finite(&result).map(|()| result))
@@ -250,9 +246,7 @@ fn step_report(step: u64, r: &StepResult, lr: f64, seconds: f64, mesh: Mesh) -> 
 
 fn ranks(mesh: Mesh) -> Vec<RankReport> {
     let places = (0..mesh.size().unwrap_or(0)).map(|r| mesh.place(r));
-    places
-        .map(|p| RankReport { pp: p.pp, cp: p.cp, dp: p.dp, ..RankReport::default() })
-        .collect()
+    places.map(|p| RankReport { pp: p.pp, cp: p.cp, dp: p.dp, ..RankReport::default() }).collect()
 }
 
 /// What each chunk read; they must all have read the same.

@@ -143,11 +143,7 @@ impl Segments {
     }
 
     /// The parts of all ranks, of which each has these segments, side by side in each segment.
-    fn join<R: Real>(
-        &self,
-        result: &Shape,
-        parts: &[&Tensor<R>],
-    ) -> Result<Tensor<R>, EvalError> {
+    fn join<R: Real>(&self, result: &Shape, parts: &[&Tensor<R>]) -> Result<Tensor<R>, EvalError> {
         let (outer, inner) = self.around(&result.dims);
         let size: usize = self.sizes.iter().sum();
         let mut runs = vec![];
@@ -169,10 +165,7 @@ fn collect<R: Real>(
     parts: &[&Tensor<R>],
     runs: &[(usize, usize, usize)],
 ) -> Result<Tensor<R>, EvalError> {
-    fn pick<T: Copy>(
-        parts: &[&[T]],
-        runs: &[(usize, usize, usize)],
-    ) -> Result<Vec<T>, EvalError> {
+    fn pick<T: Copy>(parts: &[&[T]], runs: &[(usize, usize, usize)]) -> Result<Vec<T>, EvalError> {
         let mut out = vec![];
         for (part, at, n) in runs {
             let run = parts.get(*part).and_then(|p| p.get(*at..at + n));

@@ -79,9 +79,7 @@ impl Builder<'_> {
         }
         let constant = ty.dims.iter().all(|d| d.size().as_constant().is_some());
         match self.rng.below(3) {
-            0 if constant && ty.dtype.is_float() => {
-                self.param(ty)
-            }
+            0 if constant && ty.dtype.is_float() => self.param(ty),
             1 => {
                 let value = if ty.dtype.is_float() { self.scalar() } else { Scalar(1.0) };
                 let op = Op::Constant { value, dtype: ty.dtype, shape: ty.dims.clone() };

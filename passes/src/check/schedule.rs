@@ -19,6 +19,7 @@
 use indexmap::IndexMap;
 use petgraph::algo::tarjan_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use vlmc_artifact::{Buffer, Schedule, Step};
@@ -57,6 +58,9 @@ pub struct At {
     /// The index of the step.
     pub step: usize,
 }
+
+/// Steps that wait for each other, each with the ranks that it expects.
+type Meeting = Vec<(At, Vec<usize>)>;
 
 impl fmt::Display for At {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -504,7 +508,7 @@ impl<'a> Checker<'a> {
     fn meetings(&mut self) -> Vec<Vec<At>> {
         let all: Vec<usize> = (0..self.schedule.ranks.len()).collect();
         let mut had: BTreeMap<(usize, String), usize> = BTreeMap::new();
-        let mut groups: BTreeMap<(String, usize), Vec<(At, Vec<usize>)>> = BTreeMap::new();
+        let mut groups: BTreeMap<(String, usize), Meeting> = BTreeMap::new();
         for (at, step) in self.steps() {
             let (what, company) = match step {
                 Step::Norm => ("the norm".to_string(), all.clone()),
@@ -597,8 +601,8 @@ fn circle(graph: &DiGraph<At, ()>) -> Option<Vec<At>> {
                     path.into_iter().filter_map(|n| graph.node_weight(n).copied()).collect(),
                 );
             }
-            if !from.contains_key(&m) {
-                from.insert(m, n);
+            if let Entry::Vacant(e) = from.entry(m) {
+                e.insert(n);
                 open.push_back(m);
             }
         }

@@ -85,7 +85,7 @@ impl<'f> Facts<'f> {
                     facts.rows_read(i).all(|a| facts.param[a])
                 }
                 Role::Leaf => {
-                    !facts.is_sized_by_rows(i) && !(facts.rowless && facts.elements(i) > 1.0)
+                    !(facts.is_sized_by_rows(i) || facts.rowless && facts.elements(i) > 1.0)
                 }
                 // What a cut makes is there once it has run.
                 _ => false,

@@ -178,7 +178,7 @@ impl<'p, 'f> Families<'p, 'f> {
     }
 
     /// What is made of the result of the cut that a gradient comes from, likewise.
-    fn from_gradient(&self, gradient: Vec<usize>) -> Set {
+    fn of_gradient(&self, gradient: Vec<usize>) -> Set {
         let facts = self.facts;
         let mut out = self.up(gradient);
         let reads = |i: usize| facts.f.nodes[i].operands.iter().map(|v| facts.root(at(*v)));
@@ -202,7 +202,7 @@ impl<'p, 'f> Families<'p, 'f> {
                 }
                 Op::GatedDeltaRuleGrad => {
                     self.add(Family::PreDelta, self.up(operands(0..5)));
-                    self.add(Family::GatedNorm, self.from_gradient(operands(5..6)));
+                    self.add(Family::GatedNorm, self.of_gradient(operands(5..6)));
                     self.add(Family::PreDelta, self.around(i));
                 }
                 Op::Attention { .. } => {
@@ -211,7 +211,7 @@ impl<'p, 'f> Families<'p, 'f> {
                 }
                 Op::AttentionGrad { .. } => {
                     self.add(Family::Qkv, self.up(operands(0..3)));
-                    self.add(Family::OutputGate, self.from_gradient(operands(5..6)));
+                    self.add(Family::OutputGate, self.of_gradient(operands(5..6)));
                     self.add(Family::Qkv, self.around(i));
                 }
                 Op::TopK { .. } => {

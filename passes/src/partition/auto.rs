@@ -87,8 +87,8 @@ fn programme(
     for g in 0..chunks {
         let mut next: Vec<Option<f64>> = vec![None; n + 1];
         let mut from = vec![0; n + 1];
-        for a in 0..=n {
-            let Some(before) = best[a] else { continue };
+        for (a, before) in best.iter().enumerate() {
+            let Some(before) = *before else { continue };
             for b in a..=n {
                 let t = loads.time(g, chunks, a, b);
                 if t > bound {

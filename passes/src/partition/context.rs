@@ -108,6 +108,9 @@ fn boundaries(program: &Program) -> Result<Ty, PartitionError> {
 /// loss.
 struct Shares(FxHashSet<(String, NodeId)>);
 
+/// A sum over rows, and the result of a function through which main has it.
+type Traced = ((String, NodeId), Option<(String, u32)>);
+
 impl Shares {
     fn new(program: &Program, options: &ContextParallel) -> Self {
         let mut found = FxHashSet::default();
@@ -125,7 +128,7 @@ impl Shares {
         }
         // The sum over rows that a value is, when nothing else reads it; and the result of a function
         // that it passes through.
-        let trace = |v: Value| -> Option<((String, NodeId), Option<(String, u32)>)> {
+        let trace = |v: Value| -> Option<Traced> {
             let n = main.node(v.node);
             if uses.get(&(&*main.name, v)) != Some(&1) {
                 return None;
@@ -136,9 +139,7 @@ impl Shares {
                     let inner = f.output_values().nth(v.result as usize)?;
                     let is_sum = uses.get(&(&*f.name, inner)) == Some(&1)
                         && sums_rows(f, f.node(inner.node), options);
-                    is_sum.then(|| {
-                        ((f.name.clone(), inner.node), Some((callee.clone(), v.result)))
-                    })
+                    is_sum.then(|| ((f.name.clone(), inner.node), Some((callee.clone(), v.result))))
                 }
                 _ => sums_rows(main, n, options).then(|| ((main.name.clone(), v.node), None)),
             }
@@ -311,10 +312,10 @@ impl<'p> Lowering<'p> {
                 if n.tys.len() > 1 && self.second_is_used(id) {
                     return self.refuse(id, "the final states of documents are on other ranks");
                 }
-                return self.from_heads(&n, value);
+                return self.exchange_to_rows(&n, value);
             }
             Op::Attention { .. } if self.per_row(value) => match self.options.attention {
-                AttentionForm::AllToAll => return self.from_heads(&n, value),
+                AttentionForm::AllToAll => return self.exchange_to_rows(&n, value),
                 AttentionForm::AllGather => {
                     let [q, k, v, ..] = n.operands[..] else {
                         return self.refuse(id, "attention without operands");
@@ -434,14 +435,14 @@ impl<'p> Lowering<'p> {
         }
         let h = match self.pulled(v)? {
             Some(h) => h,
-            None => self.to_heads(v)?,
+            None => self.exchange_to_heads(v)?,
         };
         self.heads.insert(v, h);
         Ok(h)
     }
 
     /// By exchange: each rank sends every other its rows of the other's part.
-    fn to_heads(&mut self, v: Value) -> Lowered<Value> {
+    fn exchange_to_heads(&mut self, v: Value) -> Lowered<Value> {
         let n = self.f.node(v.node).clone();
         if !self.has_rows(v) {
             return self.refuse(v.node, "rows are not the first dim of what is divided by heads");
@@ -454,7 +455,7 @@ impl<'p> Lowering<'p> {
         Ok(self.emit(&n, Op::Gather, &[all.into(), order])?.into())
     }
 
-    fn from_heads(&mut self, n: &Node, v: Value) -> Lowered<NodeId> {
+    fn exchange_to_rows(&mut self, n: &Node, v: Value) -> Lowered<NodeId> {
         let h = self.heads(v)?;
         let places = self.pack.places;
         let sorted = self.emit(n, Op::Gather, &[h, places])?;

@@ -347,7 +347,9 @@ fn banner(compiled: &Compiled, directory: &Path, seconds: f64) -> String {
 /// The ranks and how they run, in short.
 fn spread(plan: &Plan) -> String {
     let l = &plan.layout;
-    let ranks = if plan.world_size == 1 { "1 rank".to_string() } else {
+    let ranks = if plan.world_size == 1 {
+        "1 rank".to_string()
+    } else {
         let axes = [("pp", l.pp), ("vpp", l.vpp), ("cp", l.cp), ("dp", l.dp)];
         let axes: Vec<String> =
             axes.iter().filter(|(_, n)| *n > 1).map(|(a, n)| format!("{a} {n}")).collect();

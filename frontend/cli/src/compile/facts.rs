@@ -95,7 +95,7 @@ pub(crate) fn capacities(
     cp: usize,
 ) -> Result<IndexMap<String, u64>> {
     let multiple = alignment(cp);
-    if capacity.tokens % multiple != 0 {
+    if !capacity.tokens.is_multiple_of(multiple) {
         bail!(
             "{} tokens are no multiple of {multiple}, and {cp} context-parallel ranks take two \
              equal runs of every document each; the next are {} and {}",

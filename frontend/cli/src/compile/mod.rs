@@ -361,7 +361,12 @@ pub fn finish(r: &CompileRequest<'_>, mut graphs: Graphs) -> Result<Compiled> {
     let mut plan = match &r.plan {
         Some(plan) => plan.clone(),
         None => {
-            let analysis = Analysis::new(forward, &r.capacity, r.dtype, Device::usual().map_err(|e| anyhow!(e))?)?;
+            let analysis = Analysis::new(
+                forward,
+                &r.capacity,
+                r.dtype,
+                Device::usual().map_err(|e| anyhow!(e))?,
+            )?;
             analysis.plan(&r.spread.layout(&analysis.model)?)?.plan
         }
     };
@@ -391,16 +396,7 @@ pub fn finish(r: &CompileRequest<'_>, mut graphs: Graphs) -> Result<Compiled> {
     graphs.changes.extend(trail.changes);
     let parts = union(&cut);
     let (recomputed, recompute_note) = (recomputed.program, recomputed.note);
-    Ok(Compiled {
-        graphs,
-        report,
-        recomputed,
-        recompute_note,
-        memory,
-        parts,
-        clusters,
-        artifact,
-    })
+    Ok(Compiled { graphs, report, recomputed, recompute_note, memory, parts, clusters, artifact })
 }
 
 /// A program of the artifact.

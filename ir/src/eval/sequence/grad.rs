@@ -239,10 +239,8 @@ pub(crate) fn attention<R: Real>(call: &Call<'_, R>) -> EvalResult<R> {
                     }
                 }
             }
-            let (p, ds) = (
-                Matrix::new(&p, rows.len(), keys.len()),
-                Matrix::new(&ds, rows.len(), keys.len()),
-            );
+            let (p, ds) =
+                (Matrix::new(&p, rows.len(), keys.len()), Matrix::new(&ds, rows.len(), keys.len()));
             let mut part = zeros::<R>(&[rows.len(), d])?;
             R::gemm(ds, ks, &mut part)?;
             add_head(&mut out_q, &part, &local, [heads, h], d);

@@ -15,8 +15,7 @@ fn scaled(ty: &Ty, i: u32, ranks: u32, divide: bool) -> Result<Dim, TypeError> {
     let by = Poly::constant(i64::from(ranks));
     let change = |p: &Poly| if divide { p.div_evident(&by) } else { Some(p.mul(&by)) };
     dim.try_map(&change).ok_or_else(|| {
-        TypeError::new(format!("{ranks} ranks do not divide dim {i} of {ty}"))
-            .at(0, i as usize)
+        TypeError::new(format!("{ranks} ranks do not divide dim {i} of {ty}")).at(0, i as usize)
     })
 }
 
