@@ -3,7 +3,6 @@
 pub mod case;
 pub mod compare;
 pub mod kinds;
-pub mod layout;
 mod runner;
 pub mod training;
 pub mod whole;

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use vlmc::eval::Precision;
 use vlmc_frontend::diag::render::{Format, all};
 use vlmc_frontend::elab::Library;
-use vlmc_parity::{case, compare, kinds, layout};
+use vlmc_parity::{case, compare, kinds};
+use vlmc_training_tests::layout;
 use vlmc_passes::recompute::Mode;
 
 /// Functions that stand for kinds of cases that are no module by themselves.

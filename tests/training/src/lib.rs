@@ -2,6 +2,7 @@
 //! losses and gradients are kept, trainings in a folder.
 
 mod documents;
+pub mod layout;
 mod model;
 mod training;
 

@@ -2,7 +2,9 @@
 
 use anyhow::{Result, anyhow, bail};
 use indexmap::IndexMap;
-use vlmc::compile::{Capacity, CompileError, CompileRequest, Compiled, PASSES, Spread, compile};
+use vlmc::compile::{
+    Capacity, CompileError, CompileRequest, Compiled, MemoryRequest, PASSES, Spread, compile,
+};
 use vlmc::eval::{Precision, Request};
 use vlmc_artifact::{Artifact, Buffer, Parameter};
 use vlmc_data::batch::Batch;
@@ -102,16 +104,31 @@ impl Model {
         dtype: DType,
         capacity: Capacity,
     ) -> Result<Compiled> {
+        let spread = Spread::one(u32::try_from(microbatches)?);
+        self.compile_spread(&spread, dtype, capacity, &Default::default())
+    }
+
+    /// Compiles for these capacities, ranks and memory.
+    ///
+    /// # Errors
+    /// When the spec is wrong or they do not fit.
+    pub fn compile_spread(
+        &self,
+        spread: &Spread,
+        dtype: DType,
+        capacity: Capacity,
+        memory: &MemoryRequest,
+    ) -> Result<Compiled> {
         let request = CompileRequest {
             variant: self.variant.as_deref(),
             settings: self.settings.clone(),
             dtype,
             capacity,
-            spread: Spread::one(u32::try_from(microbatches)?),
+            spread: spread.clone(),
             fused: false,
             plan: None,
             fusing: Default::default(),
-            memory: Default::default(),
+            memory: memory.clone(),
             flags: Default::default(),
         };
         compile(&self.library, &request).map_err(|e| match e {

@@ -4,6 +4,7 @@
 mod cases;
 mod graph;
 mod isolation;
+mod layouts;
 mod losses;
 mod overfit;
 mod packed;

@@ -1,4 +1,4 @@
-//! The text form of a layout, as the runner takes it.
+//! The text form of a layout, as tests and the parity runner take it.
 
 use anyhow::{Context, Result, bail};
 use vlmc::compile::Spread;
