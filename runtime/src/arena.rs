@@ -200,7 +200,10 @@ impl<'p> Arena<'_, 'p> {
         };
         // A kernel writes while it reads; where it may write is what it reads at the same place.
         let in_place = match &node {
-            Some((_, _, n)) => n.op.info().class == Class::Elementwise,
+            Some((p, _, n)) => match &n.op {
+                Op::Call { callee, .. } => p.function(callee).is_some_and(elementwise),
+                op => op.info().class == Class::Elementwise,
+            },
             None => matches!(e.what, What::Accumulate { .. } | What::Step { .. }),
         };
         for w in &writes {
@@ -369,6 +372,16 @@ impl<'p> Arena<'_, 'p> {
         let results = evaluator.run_main(&inputs)?;
         results.0.iter().map(|o| encode(&o.value)).collect()
     }
+}
+
+/// Whether a cluster works element by element, apart from single numbers that it reads.
+fn elementwise(f: &Function) -> bool {
+    let number = |n: &Node| n.operands.iter().all(|v| f.ty(*v).rank() == 0);
+    f.nodes.iter().all(|n| {
+        matches!(n.op, Op::Input { .. } | Op::Constant { .. })
+            || matches!(n.op, Op::Broadcast { .. }) && number(n)
+            || n.op.info().class == Class::Elementwise
+    })
 }
 
 fn floats(bytes: &[u8]) -> impl Iterator<Item = f32> + '_ {

@@ -229,9 +229,9 @@ impl<'p> Checker<'p> {
     /// Whether an execution may write where it reads, element by element.
     fn may_overwrite(&self, e: &Execution) -> bool {
         match &e.what {
-            What::Node { step, at, .. } => self
-                .node(*step, at)
-                .is_some_and(|(_, _, n, _)| n.op.info().class == Class::Elementwise),
+            What::Node { step, at, .. } => {
+                self.node(*step, at).is_some_and(|(p, _, n, _)| is_elementwise(p, n))
+            }
             What::Accumulate { .. } | What::Step { .. } => true,
             _ => false,
         }
@@ -329,6 +329,27 @@ impl<'p> Checker<'p> {
             ),
         })
     }
+}
+
+/// Whether a node computes each element from elements at the same place, or from single numbers; of
+/// a cluster, whether all in it do.
+fn is_elementwise(p: &Program, node: &Node) -> bool {
+    let Op::Call { callee, .. } = &node.op else {
+        return node.op.info().class == Class::Elementwise;
+    };
+    let body = p.function(callee).filter(|f| f.cluster.is_some());
+    body.is_some_and(|f| {
+        f.nodes.iter().all(|n| match n.op.info().class {
+            Class::Elementwise => true,
+            Class::Source => matches!(n.op, Op::Constant { .. }),
+            Class::Structure => matches!(n.op, Op::Input { .. }),
+            Class::View => {
+                let number = |v: &Value| f.ty(*v).dims.is_empty();
+                matches!(n.op, Op::Broadcast { .. }) && n.operands.iter().all(number)
+            }
+            _ => false,
+        })
+    })
 }
 
 fn overlap(a: &Block, b: &Block) -> bool {
@@ -442,7 +463,7 @@ fn history(subject: &Subject<'_>) -> Result<History, String> {
                 }
             }
             Step::Totals => {
-                for (n, b) in totals(&now.clone()).into_iter().enumerate() {
+                for (n, b) in totals(&now).into_iter().enumerate() {
                     now.insert(b, Name::Made(i, n));
                 }
             }

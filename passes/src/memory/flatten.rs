@@ -60,15 +60,12 @@ pub(super) fn flatten(rank: &Rank<'_>) -> Result<Flat, MemoryError> {
                 // Gradients are added by the next accumulation, if it comes before the next run.
                 let next = rank.steps.iter().enumerate().skip(i + 1);
                 let next = next.take_while(|(_, s)| !matches!(s, Step::Run { .. }));
-                let adds = next.filter_map(|(j, s)| match s {
+                let mut adds = next.filter_map(|(j, s)| match s {
                     Step::Accumulate { params } => Some((j, &params[..])),
                     _ => None,
                 });
-                let (mut params, mut at): (&[String], Option<usize>) = (&[], None);
-                if let Some((j, of)) = adds.into_iter().next() {
-                    (params, at) = (of, Some(j));
-                }
-                at.into_iter().for_each(|j| sunk[j] = true);
+                let (at, params) = adds.next().unwrap_or((i, &[]));
+                sunk[at] = true;
                 f.run(i, program, inputs, outputs, params)?;
             }
             Step::Totals => f.totals(i),
@@ -89,12 +86,12 @@ pub(super) fn flatten(rank: &Rank<'_>) -> Result<Flat, MemoryError> {
                 f.push(format!("receive from {from}"), What::Step { step: i }, vec![], writes);
             }
             Step::Reduce { params } => {
-                let grads = params.iter().map(|p| f.made_before(&Buffer::Grad(p.clone())));
+                let grads = params.iter().map(|p| f.gradient(p));
                 let grads: Vec<usize> = grads.collect::<Result<_, _>>()?;
                 f.push("reduce gradients".into(), What::Step { step: i }, grads.clone(), grads);
             }
             Step::Tie { param, .. } => {
-                let grad = vec![f.made_before(&Buffer::Grad(param.clone()))?];
+                let grad = vec![f.gradient(param)?];
                 f.push(format!("tie {param}"), What::Step { step: i }, grad.clone(), grad);
             }
             Step::Norm => {
@@ -213,6 +210,16 @@ impl<'r> Flattener<'r> {
     fn made_before(&self, b: &Buffer) -> Result<usize, MemoryError> {
         let v = self.current.get(b).copied();
         v.ok_or_else(|| MemoryError::new(format!("{} is not made", buffer_name(b))))
+    }
+
+    /// The main gradient of a parameter, which steps before this list may have made.
+    fn gradient(&mut self, p: &str) -> Result<usize, MemoryError> {
+        let b = Buffer::Grad(p.to_string());
+        if let Some(ty) = self.inputs(|of| *of == b)?.get(&b) {
+            let bytes = self.bytes(ty)?;
+            return Ok(self.buffer(&b, bytes));
+        }
+        self.made_before(&b)
     }
 
     fn totals(&mut self, step: usize) {
@@ -368,7 +375,11 @@ impl<'r> Flattener<'r> {
                     let target = p.functions[..index].iter().position(|g| g.name == *callee);
                     let target = target.ok_or_else(lost)?;
                     if p.functions[target].cluster.is_some() {
-                        self.node(f, node, of, at, frame)?
+                        let results = self.node(f, node, of, at, frame)?;
+                        if let Some(work) = self.flat.works.last_mut() {
+                            work.pointwise = is_pointwise(&p.functions[target]);
+                        }
+                        results
                     } else {
                         let scope = join_name(frame.scope, scope);
                         let path = join_name(frame.path, path);
@@ -416,4 +427,13 @@ struct Frame<'f> {
     scope: &'f str,
     path: &'f str,
     at: &'f [u32],
+}
+
+/// Whether a cluster computes each element from the elements at the same place and from numbers.
+fn is_pointwise(cluster: &Function) -> bool {
+    cluster.nodes.iter().all(|n| match &n.op {
+        Op::Input { .. } | Op::Constant { .. } => true,
+        Op::Broadcast { .. } => n.operands.iter().all(|v| cluster.ty(*v).rank() == 0),
+        op => op.info().class == Class::Elementwise,
+    })
 }

@@ -101,8 +101,7 @@ pub(super) fn blocks(flat: Flat) -> Result<Live, MemoryError> {
             blocks.push(Block { name, pool, offset: 0, bytes, buffer });
         }
     }
-    // What stays is read until it is replaced: the last read before the copy to it.
-    let mut read_until: Vec<Option<usize>> = vec![None; flat.items.len()];
+    // What stays is read until it is replaced: up to the last read before the copy to it.
     let in_place: Vec<Option<usize>> = {
         let mut out = vec![None; flat.items.len()];
         for (v, (target, _)) in &flat.targets {
@@ -111,7 +110,6 @@ pub(super) fn blocks(flat: Flat) -> Result<Live, MemoryError> {
             };
             let copy = flat.works.iter().rposition(copies).unwrap_or(end);
             let reads = flat.works[..copy].iter().rposition(|w| w.reads.contains(target));
-            read_until[*target] = reads;
             let made = flat.works.iter().position(|w| w.writes.contains(v));
             let fits = made.is_some_and(|m| {
                 reads.is_none_or(|r| r < m || (r == m && flat.works[m].pointwise))

@@ -98,8 +98,11 @@ pub fn plan(rank: &Rank<'_>, effort: usize) -> Result<MemoryPlan, MemoryError> {
     for (span, offset) in spans.iter().zip(&packing.offsets) {
         plan.blocks[span.block].offset = *offset;
     }
-    plan.pools[3] = packing.bytes;
-    plan.pools[4] = WORKSPACE;
+    let sizes = [(Pool::Activations, packing.bytes), (Pool::Workspace, WORKSPACE)];
+    for (i, pool) in Pool::ALL.into_iter().enumerate() {
+        let of = sizes.iter().find(|(p, _)| *p == pool);
+        plan.pools[i] = plan.pools[i].saturating_add(of.map_or(0, |(_, bytes)| *bytes));
+    }
     Ok(plan)
 }
 

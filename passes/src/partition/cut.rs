@@ -132,8 +132,10 @@ struct Cutter<'p> {
 impl Cutter<'_> {
     /// A name for each value: the node's, or the call's path with the number of the result.
     fn names(&self) -> FxHashMap<Value, String> {
-        let mut taken: FxHashSet<String> =
-            self.main.inputs.iter().map(|i| i.name.to_string()).collect();
+        let inputs = self.main.inputs.iter().map(|i| i.name.to_string());
+        let outputs = self.main.outputs.iter().filter_map(|o| o.name.as_deref());
+        // Crossings are outputs of parts, beside those of main.
+        let mut taken: FxHashSet<String> = inputs.chain(outputs.map(str::to_string)).collect();
         let mut out = FxHashMap::default();
         for id in self.main.node_ids() {
             let n = self.main.node(id);
