@@ -349,7 +349,7 @@ fn random_layouts_of_letters_tile() {
         let mtp = (rng.below(2) == 1)
             .then(|| grid.index(rng.below(grid.pp as usize) as u32, grid.vpp - 1));
         for g in 0..=end {
-            let n = if mtp.is_some_and(|at| g > at) { 0 } else { rng.below(4) as usize };
+            let n = if mtp.is_some_and(|at| g > at) { 0 } else { rng.below(4) };
             layers += n;
             let mut stage = if g == 0 { "E".to_string() } else { String::new() };
             stage += &"t".repeat(n);

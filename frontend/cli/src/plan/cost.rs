@@ -241,7 +241,7 @@ impl Counter<'_> {
                 at(d.attention_tflops[1], self.seen(f, n, 6, flops, *causal))
             }
             Op::GatedDeltaRule => at(d.delta_rule_tflops[0], flops),
-            Op::GatedDeltaRuleGrad { .. } => at(d.delta_rule_tflops[1], flops),
+            Op::GatedDeltaRuleGrad => at(d.delta_rule_tflops[1], flops),
             // Rows are read and written once; a table is not read whole.
             _ => d.memory_ms(2.0 * n.tys.iter().map(|t| self.bytes(t)).sum::<f64>()),
         };

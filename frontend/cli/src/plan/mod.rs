@@ -189,11 +189,11 @@ impl Analysis {
         for content in chunk.contents.iter().filter(|c| counts(**c, g)) {
             let cost = self.costs.of(*content);
             let share = share(*content, layout.cp);
-            let exposed = [true, false]
-                .map(|experts| exchange::exposed_ms(self, layout, &cost, *content, experts));
-            for way in 0..2 {
+            let exposed = |experts| exchange::exposed_ms(self, layout, &cost, *content, experts);
+            let (experts, others) = (exposed(true), exposed(false));
+            for (way, ms) in cost.ms.iter().enumerate() {
                 sum.flops[way] += (cost.flops[way] as f64 * share) as u64;
-                sum.ms[way] += cost.ms[way] * share + exposed[0][way] + exposed[1][way];
+                sum.ms[way] += ms * share + experts[way] + others[way];
             }
             sum.saved += cost.saved * share;
             sum.workspace = sum.workspace.max(cost.workspace * share);
