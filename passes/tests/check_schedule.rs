@@ -447,9 +447,9 @@ fn shapes_of_messages_are_compared() {
     );
 }
 
-/// The buffer of a send is freed after it.
+/// The buffer of a send is freed after it, not before.
 #[test]
-fn a_value_is_not_freed_before_it_is_sent() {
+fn case_16_a_value_is_freed_after_it_is_sent() {
     let (mut s, programs) = steps(Kind::Interleaved, Grid { pp: 4, vpp: 4 }, 8, 4);
     let send = s.ranks[0].iter().position(|s| matches!(s, Step::Send { .. })).expect("a send");
     s.ranks[0].swap(send, send + 1);

@@ -53,8 +53,9 @@ fn refused(layers: u32, pp: u32, vpp: u32, split: &Split) -> LayoutError {
     place(&model(layers), Grid { pp, vpp }, split).expect_err("refused")
 }
 
+/// Facts A1.
 #[test]
-fn even_split_of_the_facts() {
+fn case_5_two_worked_placements() {
     assert_eq!(layers_of(8, 2, 4, &EVEN), "{0}{2}{4}{6} | {1}{3}{5}{7}");
     assert_eq!(layers_of(8, 2, 2, &EVEN), "{0,1}{4,5} | {2,3}{6,7}");
 }
@@ -70,15 +71,60 @@ fn even_split_counts_embedding_and_loss() {
     assert_eq!(layers_of(2, 4, 1, &both), "{} | {0} | {1} | {}");
 }
 
-/// cases.md 1, 3 and 6, and facts A1.
+/// Rank 0 is a rank between when only the last has a number of its own.
 #[test]
-fn uneven_split_of_the_facts() {
+fn case_1_last_layers_alone() {
     assert_eq!(layers_of(10, 3, 2, &uneven(None, Some(2))), "{0,1}{5,6} | {2,3}{7,8} | {4}{9}");
-    assert_eq!(layers_of(4, 2, 2, &uneven(Some(2), Some(2))), "{0}{2} | {1}{3}");
+}
+
+/// 80 layers on 16 ranks of 2 chunks trained 64.
+#[test]
+fn case_2_no_layer_is_dropped() {
+    assert_eq!(
+        refused(80, 16, 2, &EVEN),
+        LayoutError::NotDivisible { layers: 80, counted: 0, pp: 16, vpp: 2 }
+    );
+    assert!(matches!(refused(10, 2, 2, &EVEN), LayoutError::NotDivisible { .. }));
+}
+
+#[test]
+fn case_3_thirty_layers_on_four_ranks() {
+    assert!(matches!(refused(30, 4, 1, &EVEN), LayoutError::NotDivisible { .. }));
     let seven = layers_of(30, 4, 1, &uneven(Some(7), Some(7)));
     let lengths: Vec<usize> = seven.split(" | ").map(|r| r.split(',').count()).collect();
     assert_eq!(lengths, [7, 8, 8, 7]);
-    // Global numbers: with 32 layers in 12, 10, 10 the pattern of the third rank starts at 22.
+}
+
+/// No rank between divided by zero; fewer than no layers between built 12 of 10.
+#[test]
+fn case_6_nothing_between_and_less_than_nothing() {
+    assert_eq!(layers_of(4, 2, 2, &uneven(Some(2), Some(2))), "{0}{2} | {1}{3}");
+    assert_eq!(
+        refused(10, 3, 1, &uneven(Some(6), Some(6))),
+        LayoutError::TooManyLayers { first: 6, last: 6, layers: 10 }
+    );
+}
+
+#[test]
+fn case_7_empty_stages_are_stages() {
+    assert_eq!(layers_of(2, 2, 2, &text("E|t|t|L")), "{}{1} | {0}{}");
+    assert_eq!(layers_of(2, 3, 1, &text("Et||tL")), "{0} | {} | {1}");
+    assert_eq!(layers_of(6, 2, 2, &text("Ettt|t|t|tL")), "{0,1,2}{4} | {3}{5}");
+}
+
+/// Chunk (1, 1) of 8 layers has the kinds of layers 6 and 7; there is none without a number.
+#[test]
+fn case_10_chunks_have_numbers() {
+    let p = place(&model(8), Grid { pp: 2, vpp: 2 }, &EVEN).expect("legal");
+    let chunk = p.chunk(1, 1).expect("in range");
+    let names: Vec<String> = chunk.layers().map(|i| model(8).name(Content::Layer(i))).collect();
+    assert_eq!(names, ["layer:6:gdn", "layer:7:attn"]);
+    assert_eq!(p.chunk(1, 2), None);
+}
+
+/// With 32 layers in 12, 10, 10 the pattern of the third rank starts at 22.
+#[test]
+fn kinds_follow_global_numbers() {
     let p = place(&model(32), Grid { pp: 3, vpp: 1 }, &uneven(Some(12), None)).expect("legal");
     let starts: Vec<u32> = p.chunks.iter().map(|c| c.layers().start).collect();
     assert_eq!(starts, [0, 12, 22]);
@@ -89,18 +135,6 @@ fn uneven_split_of_the_facts() {
 
 #[test]
 fn refusals_of_the_facts() {
-    // 80 layers, 16 ranks, 2 chunks trained 64 layers (cases.md 2).
-    assert_eq!(
-        refused(80, 16, 2, &EVEN),
-        LayoutError::NotDivisible { layers: 80, counted: 0, pp: 16, vpp: 2 }
-    );
-    assert!(matches!(refused(10, 2, 2, &EVEN), LayoutError::NotDivisible { .. }));
-    assert!(matches!(refused(30, 4, 1, &EVEN), LayoutError::NotDivisible { .. }));
-    // A negative middle was accepted and built 12 layers (cases.md 6).
-    assert_eq!(
-        refused(10, 3, 1, &uneven(Some(6), Some(6))),
-        LayoutError::TooManyLayers { first: 6, last: 6, layers: 10 }
-    );
     assert_eq!(refused(8, 1, 2, &EVEN), LayoutError::OneRank { vpp: 2 });
     assert_eq!(
         refused(8, 3, 1, &uneven(Some(4), Some(4))),
@@ -150,9 +184,6 @@ fn letters_of_the_facts() {
     );
     assert_eq!(p.chunk_of(&Content::FinalNorm), p.chunk_of(&Content::Layer(60)));
     assert!(p.mtp_standalone());
-
-    // An empty stage is legal.
-    assert_eq!(layers_of(2, 3, 1, &text("Et||tL")), "{0} | {} | {1}");
 }
 
 #[test]
@@ -349,7 +380,7 @@ fn random_layouts_of_letters_tile() {
         let mtp = (rng.below(2) == 1)
             .then(|| grid.index(rng.below(grid.pp as usize) as u32, grid.vpp - 1));
         for g in 0..=end {
-            let n = if mtp.is_some_and(|at| g > at) { 0 } else { rng.below(4) as usize };
+            let n = if mtp.is_some_and(|at| g > at) { 0 } else { rng.below(4) };
             layers += n;
             let mut stage = if g == 0 { "E".to_string() } else { String::new() };
             stage += &"t".repeat(n);

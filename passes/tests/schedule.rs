@@ -2,7 +2,8 @@
 //! live chunks and bubble against a run by the clock.
 
 use vlmc_passes::partition::placement::Grid;
-use vlmc_passes::schedule::simulate::{Times, simulate};
+use vlmc_passes::schedule::combined::Pair;
+use vlmc_passes::schedule::simulate::{Times, simulate, simulate_pairs};
 use vlmc_passes::schedule::{
     Kind, Phase, Schedule, ScheduleError, in_flight, schedule, table, warmup,
 };
@@ -206,6 +207,27 @@ fn combined_pairs_are_independent() {
         }
         assert!(simulate(&s, &Times::equal(s.grid, 1.0, 2.0, 0.0)).is_ok());
     }
+}
+
+/// Pairs start together, for all P, V, m and N that are legal, and never wait in a circle.
+#[test]
+fn combined_pairs_run() {
+    let grids = (1..=6u32).flat_map(|pp| (1..=3u32).map(move |vpp| Grid { pp, vpp }));
+    let mut tried = 0;
+    for grid in grids {
+        for (m, more) in (1..=14u32).flat_map(|m| (0..3u32).map(move |more| (m, more))) {
+            let kind = Kind::CombinedOneFOneB;
+            let Ok(s) = schedule(kind, grid, m, grid.pp + more) else { continue };
+            let times = Times::equal(grid, 1.0, 2.0, 0.0);
+            // No time is saved, so the pair takes as long as its halves.
+            let line = simulate_pairs(&s, &times, &|_, _| Pair { forward: 1.0, backward: 3.0 });
+            let line = line.expect("runs");
+            let all = f64::from(3 * m * grid.vpp);
+            assert!((0..grid.pp as usize).all(|p| line.busy(p) == all), "{grid:?} {m} {more}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 100, "{tried}");
 }
 
 /// A schedule in which two ranks wait for each other is told with their slots.

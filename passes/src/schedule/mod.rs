@@ -4,6 +4,7 @@
 //! [`simulate`] gives them times. The forms are those of Megatron-LM's 1F1B and interleaved 1F1B,
 //! of GPipe, and of ZB-H1 ("Zero Bubble Pipeline Parallelism", Qi et al.).
 
+pub mod combined;
 pub mod simulate;
 
 use super::partition::placement::Grid;

@@ -4,6 +4,7 @@
 //! has come: a forward needs the chunk before it, a backward its own forward and the chunk after
 //! it, the gradients of weights their backward.
 
+use super::combined::Pair;
 use super::{Phase, Schedule, Slot};
 use crate::partition::placement::Grid;
 
@@ -56,15 +57,24 @@ pub struct Timeline {
 }
 
 impl Timeline {
+    /// Time in which a rank has something to do; what runs beside something else counts once.
+    pub fn busy(&self, rank: usize) -> f64 {
+        let (mut sum, mut until) = (0.0f64, 0.0f64);
+        for s in self.ranks.get(rank).into_iter().flatten() {
+            sum += (s.end - s.start.max(until)).max(0.0);
+            until = until.max(s.end);
+        }
+        sum
+    }
+
     /// Idle time of a rank from the start of the step to its end.
     pub fn bubble(&self, rank: usize) -> f64 {
-        let busy: f64 = self.ranks.get(rank).into_iter().flatten().map(|s| s.end - s.start).sum();
-        self.makespan - busy
+        self.makespan - self.busy(rank)
     }
 
     /// Idle time of all ranks over their busy time.
     pub fn bubble_ratio(&self) -> f64 {
-        let busy: f64 = self.ranks.iter().flatten().map(|s| s.end - s.start).sum();
+        let busy: f64 = (0..self.ranks.len()).map(|p| self.busy(p)).sum();
         let idle: f64 = (0..self.ranks.len()).map(|p| self.bubble(p)).sum();
         if busy > 0.0 { idle / busy } else { 0.0 }
     }
@@ -78,16 +88,35 @@ pub struct Deadlock {
     pub waiting: Vec<(usize, Slot)>,
 }
 
+/// The times of a pair of a forward and a backward that run beside each other, by the `g` of both.
+pub type Pairs<'a> = dyn Fn(usize, usize) -> Pair + 'a;
+
 /// Gives a schedule times.
 ///
 /// # Errors
 /// When some slot can never run.
 pub fn simulate(schedule: &Schedule, times: &Times) -> Result<Timeline, Deadlock> {
-    let mut clock = Clock::new(schedule, times);
+    run(Clock::new(schedule, times, None))
+}
+
+/// Gives a schedule times in which each forward of the steady state runs beside the backward that
+/// follows it. Both start when both can.
+///
+/// # Errors
+/// When some slot can never run.
+pub fn simulate_pairs(
+    schedule: &Schedule,
+    times: &Times,
+    pairs: &Pairs<'_>,
+) -> Result<Timeline, Deadlock> {
+    run(Clock::new(schedule, times, Some(pairs)))
+}
+
+fn run(mut clock: Clock<'_>) -> Result<Timeline, Deadlock> {
     // A rank goes on for as long as it can; then the next one has a turn.
     loop {
         let mut moved = false;
-        for p in 0..schedule.ranks.len() {
+        for p in 0..clock.schedule.ranks.len() {
             while clock.step(p) {
                 moved = true;
             }
@@ -102,16 +131,17 @@ pub fn simulate(schedule: &Schedule, times: &Times) -> Result<Timeline, Deadlock
 struct Clock<'s> {
     schedule: &'s Schedule,
     times: &'s Times,
+    pairs: Option<&'s Pairs<'s>>,
     /// When a phase of a microbatch on a chunk was done.
     done: Vec<Option<f64>>,
     ranks: Vec<Vec<Span>>,
 }
 
 impl<'s> Clock<'s> {
-    fn new(schedule: &'s Schedule, times: &'s Times) -> Self {
+    fn new(schedule: &'s Schedule, times: &'s Times, pairs: Option<&'s Pairs<'s>>) -> Self {
         let cells = schedule.grid.chunks() as usize * schedule.microbatches as usize * 3;
         let ranks = vec![vec![]; schedule.ranks.len()];
-        Clock { schedule, times, done: vec![None; cells], ranks }
+        Clock { schedule, times, pairs, done: vec![None; cells], ranks }
     }
 
     fn cell(&self, phase: Phase, microbatch: u32, g: usize) -> usize {
@@ -151,15 +181,41 @@ impl<'s> Clock<'s> {
         let Some(slot) = self.schedule.ranks[p].get(at).copied() else { return false };
         let g = self.schedule.grid.index(p as u32, slot.chunk);
         let Some(ready) = self.ready(slot, g) else { return false };
-        let free = self.ranks[p].last().map_or(0.0, |s| s.end);
-        let start = free.max(ready);
-        let end = start + self.times.of(slot.phase, g);
-        self.ranks[p].push(Span { start, end });
+        let start = self.free(p).max(ready);
+        if let (Some(pairs), Some(other)) = (self.pairs, self.beside(p, at)) {
+            let h = self.schedule.grid.index(p as u32, other.chunk);
+            let Some(ready) = self.ready(other, h) else { return false };
+            let start = start.max(ready);
+            let pair = pairs(g, h);
+            self.put(p, slot, g, Span { start, end: start + pair.forward });
+            self.put(p, other, h, Span { start, end: start + pair.backward });
+            return true;
+        }
+        self.put(p, slot, g, Span { start, end: start + self.times.of(slot.phase, g) });
+        true
+    }
+
+    /// When a rank has done all that it began.
+    fn free(&self, p: usize) -> f64 {
+        self.ranks[p].iter().rev().take(2).map(|s| s.end).fold(0.0, f64::max)
+    }
+
+    /// The backward that runs beside the forward at a place: the next slot, in the steady state. The
+    /// forward that ends the warm-up of a rank with no steady state has no partner.
+    fn beside(&self, p: usize, at: usize) -> Option<Slot> {
+        let s = self.schedule;
+        let warmup = super::warmup(s.kind, s.grid, s.microbatches, s.group, p as u32);
+        let slots = &s.ranks[p];
+        let steady = at as u64 >= warmup && slots.get(at)?.phase == Phase::F;
+        slots.get(at + 1).copied().filter(|next| steady && next.phase == Phase::B)
+    }
+
+    fn put(&mut self, p: usize, slot: Slot, g: usize, span: Span) {
+        self.ranks[p].push(span);
         let cell = self.cell(slot.phase, slot.microbatch, g);
         if let Some(done) = self.done.get_mut(cell) {
-            *done = Some(end);
+            *done = Some(span.end);
         }
-        true
     }
 
     fn finish(self) -> Result<Timeline, Deadlock> {
@@ -168,7 +224,7 @@ impl<'s> Clock<'s> {
         if !waiting.is_empty() {
             return Err(Deadlock { waiting });
         }
-        let ends = self.ranks.iter().filter_map(|r| r.last()).map(|s| s.end);
+        let ends = self.ranks.iter().flatten().map(|s| s.end);
         let makespan = ends.fold(0.0, f64::max);
         Ok(Timeline { ranks: self.ranks, makespan })
     }

@@ -22,6 +22,10 @@ pub struct Plan {
     /// Bytes that a forward keeps for its backward, by chunk; empty where they are not counted.
     #[serde(default)]
     pub saved: Vec<u64>,
+    /// Start and end of each slot of `schedule.ranks` in milliseconds, by the cost model; empty
+    /// where there is none.
+    #[serde(default)]
+    pub timeline: Vec<Vec<(f64, f64)>>,
     /// Recompute candidates and choices.
     pub recompute: Vec<Recompute>,
     /// Fusions that fired.

@@ -8,7 +8,6 @@ use crate::layout::{Layout, written};
 use vlmc_passes::partition::auto::{Loads, Memory, balance};
 use vlmc_passes::partition::letters;
 use vlmc_passes::partition::placement::{Chunk, Content, Split, place};
-use vlmc_passes::schedule::simulate::simulate;
 use vlmc_passes::schedule::{Phase, Slot, schedule};
 
 /// Shares for a layout that has equal ones, and why.
@@ -25,23 +24,22 @@ pub fn shares(a: &Analysis, equal: &Layout) -> Option<(Split, String)> {
     };
     let by_cost = Split::Letters(letters::write(&counts, chunks - 1, a.model.mtp));
     let even = Split::Even { embedding: false, loss: false };
-    let mut tried = vec![];
+    let mut tried: Vec<(&str, f64, Split, Layout)> = vec![];
     for (name, split) in [("by cost", by_cost), ("even", even), ("by count", equal.split.clone())] {
         let Ok(placement) = place(&a.model, equal.grid, &split) else { continue };
         let layout = Layout { split: split.clone(), placement, ..equal.clone() };
-        tried.push((name, step_ms(a, &layout)?, split));
+        let known = |t: &(&str, f64, Split, Layout)| t.3.placement == layout.placement;
+        if tried.iter().any(known) {
+            continue;
+        }
+        let (_, _, line) = a.timeline(&layout).ok()?;
+        tried.push((name, line.makespan, split, layout));
     }
     let best = tried.iter().min_by(|x, y| x.1.total_cmp(&y.1))?;
     let times: Vec<String> =
-        tried.iter().map(|(name, ms, _)| format!("{name} {ms:.1} ms")).collect();
+        tried.iter().map(|(name, ms, ..)| format!("{name} {ms:.1} ms")).collect();
     let flags = written(equal.grid, &best.2);
     Some((best.2.clone(), format!("auto takes `{flags}`: a step is {}", times.join(", "))))
-}
-
-/// Milliseconds of a step by the clock.
-pub fn step_ms(a: &Analysis, layout: &Layout) -> Option<f64> {
-    let s = schedule(layout.kind, layout.grid, layout.microbatches, layout.group).ok()?;
-    simulate(&s, &a.times(layout)).ok().map(|line| line.makespan)
 }
 
 /// What layers and the parts at both ends cost under a layout.

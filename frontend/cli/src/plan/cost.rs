@@ -56,6 +56,12 @@ pub struct Cost {
     pub flops: [u64; 2],
     /// Milliseconds, forward and backward.
     pub ms: [f64; 2],
+    /// Of them, milliseconds of experts.
+    pub experts_ms: [f64; 2],
+    /// Of the backward, milliseconds of gradients of experts' weights.
+    pub experts_weights_ms: f64,
+    /// Of the backward, milliseconds of other products; half of them are for weights.
+    pub products_ms: f64,
     /// Bytes that the forward keeps for the backward.
     pub saved: f64,
     /// Bytes that a run needs beside what it takes and gives.
@@ -145,6 +151,9 @@ struct Counter<'a> {
 struct Run {
     flops: u64,
     ms: f64,
+    experts_ms: f64,
+    experts_weights_ms: f64,
+    products_ms: f64,
     workspace: f64,
 }
 
@@ -152,6 +161,9 @@ impl Run {
     fn add(&mut self, other: Run) {
         self.flops = self.flops.saturating_add(other.flops);
         self.ms += other.ms;
+        self.experts_ms += other.experts_ms;
+        self.experts_weights_ms += other.experts_weights_ms;
+        self.products_ms += other.products_ms;
         self.workspace = self.workspace.max(other.workspace);
     }
 }
@@ -198,7 +210,16 @@ impl Counter<'_> {
         }
         let flops = self.flops(f, n);
         let ms = if heavy(&n.op) { self.heavy_ms(f, n, flops, backward) } else { 0.0 };
-        Run { flops: flops as u64, ms, workspace: 0.0 }
+        let of = |is: bool| if is { ms } else { 0.0 };
+        let weights = matches!(n.op, Op::GroupedOuter { .. });
+        Run {
+            flops: flops as u64,
+            ms,
+            experts_ms: of(weights || matches!(n.op, Op::GroupedContract { .. })),
+            experts_weights_ms: of(weights),
+            products_ms: of(matches!(n.op, Op::Contract { .. })),
+            workspace: 0.0,
+        }
     }
 
     /// Milliseconds of what is no elementwise work.
@@ -220,7 +241,7 @@ impl Counter<'_> {
                 at(d.attention_tflops[1], self.seen(f, n, 6, flops, *causal))
             }
             Op::GatedDeltaRule => at(d.delta_rule_tflops[0], flops),
-            Op::GatedDeltaRuleGrad { .. } => at(d.delta_rule_tflops[1], flops),
+            Op::GatedDeltaRuleGrad => at(d.delta_rule_tflops[1], flops),
             // Rows are read and written once; a table is not read whole.
             _ => d.memory_ms(2.0 * n.tys.iter().map(|t| self.bytes(t)).sum::<f64>()),
         };
@@ -324,6 +345,11 @@ impl Counter<'_> {
                 let way = usize::from(backward);
                 cost.flops[way] = cost.flops[way].saturating_add(run.flops);
                 cost.ms[way] += run.ms;
+                cost.experts_ms[way] += run.experts_ms;
+                if backward {
+                    cost.experts_weights_ms += run.experts_weights_ms;
+                    cost.products_ms += run.products_ms;
+                }
                 cost.workspace = cost.workspace.max(run.workspace);
                 if let (Content::Layer(_), false, Some(ty)) = (content, backward, n.tys.first()) {
                     out.boundary = out.boundary.max(self.bytes(ty));

@@ -78,13 +78,21 @@ fn ways(a: &Analysis, layout: &Layout, cost: &Cost, mixer: Mixer) -> Vec<Way> {
     out
 }
 
-/// Milliseconds of a part's exchanges that work does not hide, forward and backward.
-pub(super) fn exposed_ms(a: &Analysis, layout: &Layout, cost: &Cost, content: Content) -> [f64; 2] {
+/// Milliseconds of a part's exchanges that its own work does not hide, forward and backward: of
+/// experts, or of everything else.
+pub(super) fn exposed_ms(
+    a: &Analysis,
+    layout: &Layout,
+    cost: &Cost,
+    content: Content,
+    experts: bool,
+) -> [f64; 2] {
     let mut sum = [0.0; 2];
     if content == Content::Vision {
         return sum;
     }
-    for mixer in &cost.mixers {
+    let own = |m: &&Mixer| matches!(m, Mixer::Experts { .. }) == experts;
+    for mixer in cost.mixers.iter().filter(own) {
         if let Some(way) = ways(a, layout, cost, *mixer).first() {
             sum = [sum[0] + way.ms[0], sum[1] + way.ms[1]];
         }

@@ -25,8 +25,9 @@ use vlmc_ir::ty::DType;
 use vlmc_passes::autodiff::{Options, Seeds, differentiate};
 use vlmc_passes::partition::parts::Parts;
 use vlmc_passes::partition::placement::{Chunk, Content, Model};
-use vlmc_passes::schedule::simulate::{Timeline, Times, simulate};
-use vlmc_passes::schedule::{self, Schedule};
+use vlmc_passes::schedule::combined::{Layer, pair};
+use vlmc_passes::schedule::simulate::{Deadlock, Timeline, Times, simulate, simulate_pairs};
+use vlmc_passes::schedule::{self, Kind, Phase, Schedule};
 
 /// A model that has been counted.
 #[derive(Clone, Debug)]
@@ -52,6 +53,9 @@ pub struct Planned {
     pub schedule: Schedule,
     /// When each slot runs, in milliseconds.
     pub timeline: Timeline,
+    /// Milliseconds of the exchanges of experts on all pipeline ranks, and of them those that work
+    /// hides.
+    pub exchange: (f64, f64),
     /// What is worth a word.
     pub warnings: Vec<String>,
 }
@@ -88,9 +92,7 @@ impl Analysis {
     /// When the schedule cannot run, which the checks of the layout leave out.
     pub fn plan(&self, layout: &Layout) -> Result<Planned> {
         let (grid, m) = (layout.grid, layout.microbatches);
-        let schedule = schedule::schedule(layout.kind, grid, m, layout.group)?;
-        let times = self.times(layout);
-        let timeline = simulate(&schedule, &times)?;
+        let (schedule, times, timeline) = self.timeline(layout)?;
         let memory = memory::memory(self, layout, &schedule);
         let mut plan = Plan {
             model: self.name.0.clone(),
@@ -122,6 +124,11 @@ impl Analysis {
             },
             memory,
             saved: self.saved(layout),
+            timeline: timeline
+                .ranks
+                .iter()
+                .map(|r| r.iter().map(|s| (round(s.start), round(s.end))).collect())
+                .collect(),
             communication: exchange::communication(self, layout),
             ..Plan::default()
         };
@@ -130,7 +137,23 @@ impl Analysis {
             .iter()
             .map(|w| serde_json::json!({ "severity": "warning", "message": w }))
             .collect();
-        Ok(Planned { plan, schedule, timeline, warnings })
+        let exchange = self.exchange_ms(layout, &schedule, &times, &timeline);
+        Ok(Planned { plan, schedule, timeline, exchange, warnings })
+    }
+
+    /// The schedule of a layout, the times of its chunks, and its run by the clock.
+    ///
+    /// # Errors
+    /// As [`Analysis::plan`].
+    pub fn timeline(&self, layout: &Layout) -> Result<(Schedule, Times, Timeline)> {
+        let (kind, m, group) = (layout.kind, layout.microbatches, layout.group);
+        let schedule = schedule::schedule(kind, layout.grid, m, group)?;
+        let times = self.times(layout);
+        let timeline = match kind {
+            Kind::CombinedOneFOneB => self.combined(layout, &schedule, &times)?,
+            _ => simulate(&schedule, &times)?,
+        };
+        Ok((schedule, times, timeline))
     }
 
     fn chunks(&self, layout: &Layout) -> Vec<artifact::Chunk> {
@@ -166,10 +189,11 @@ impl Analysis {
         for content in chunk.contents.iter().filter(|c| counts(**c, g)) {
             let cost = self.costs.of(*content);
             let share = share(*content, layout.cp);
-            let exposed = exchange::exposed_ms(self, layout, &cost, *content);
-            for way in 0..2 {
+            let exposed = |experts| exchange::exposed_ms(self, layout, &cost, *content, experts);
+            let (experts, others) = (exposed(true), exposed(false));
+            for (way, ms) in cost.ms.iter().enumerate() {
                 sum.flops[way] += (cost.flops[way] as f64 * share) as u64;
-                sum.ms[way] += cost.ms[way] * share + exposed[way];
+                sum.ms[way] += ms * share + experts[way] + others[way];
             }
             sum.saved += cost.saved * share;
             sum.workspace = sum.workspace.max(cost.workspace * share);
@@ -203,6 +227,80 @@ impl Analysis {
         let bytes = self.costs.boundary / f64::from(layout.cp);
         times.send = self.device.message_ms(bytes, apart.saturating_mul(2));
         times
+    }
+
+    /// A part as the layer of a pair.
+    fn layer(&self, layout: &Layout, content: Content) -> Layer {
+        let cost = self.costs.of(content);
+        let share = share(content, layout.cp);
+        let sent = exchange::exposed_ms(self, layout, &cost, content, true);
+        let other = exchange::exposed_ms(self, layout, &cost, content, false);
+        let half = sent.map(|ms| ms / 2.0);
+        let attn = |way: usize| (cost.ms[way] - cost.experts_ms[way]) * share + other[way];
+        Layer {
+            attn: [attn(0), attn(1)],
+            attn_weights: cost.products_ms / 2.0 * share,
+            dispatch: half,
+            mlp: cost.experts_ms.map(|ms| ms * share),
+            mlp_weights: cost.experts_weights_ms * share,
+            combine: half,
+        }
+    }
+
+    /// The run of a schedule in which layers of a forward and of a backward run in pairs.
+    fn combined(
+        &self,
+        layout: &Layout,
+        schedule: &Schedule,
+        times: &Times,
+    ) -> Result<Timeline, Deadlock> {
+        let is_layer = |c: &&Content| matches!(c, Content::Layer(_) | Content::Mtp(_));
+        let layers: Vec<Vec<Layer>> = layout
+            .placement
+            .chunks
+            .iter()
+            .map(|c| c.contents.iter().filter(is_layer).map(|c| self.layer(layout, *c)).collect())
+            .collect();
+        let others = |g: usize, way: usize, times: &[f64]| {
+            times[g] - layers[g].iter().map(|l| l.alone(way)).sum::<f64>()
+        };
+        simulate_pairs(schedule, times, &|f, b| {
+            let others = [others(f, 0, &times.forward), others(b, 1, &times.backward)];
+            pair(&layers[f], &layers[b], others.map(|ms| ms.max(0.0)))
+        })
+    }
+
+    /// Milliseconds of the exchanges of experts on all ranks, and of them those that work hides.
+    fn exchange_ms(
+        &self,
+        layout: &Layout,
+        schedule: &Schedule,
+        times: &Times,
+        timeline: &Timeline,
+    ) -> (f64, f64) {
+        let sent: Vec<[f64; 2]> = layout
+            .placement
+            .chunks
+            .iter()
+            .map(|c| {
+                let of =
+                    |c: &Content| exchange::exposed_ms(self, layout, &self.costs.of(*c), *c, true);
+                c.contents.iter().map(of).fold([0.0; 2], |s, ms| [s[0] + ms[0], s[1] + ms[1]])
+            })
+            .collect();
+        let (mut all, mut hidden) = (0.0, 0.0);
+        for (p, slots) in schedule.ranks.iter().enumerate() {
+            for s in slots {
+                let g = layout.grid.index(p as u32, s.chunk);
+                match s.phase {
+                    Phase::F => (all, hidden) = (all + sent[g][0], hidden + times.forward[g]),
+                    Phase::B => (all, hidden) = (all + sent[g][1], hidden + times.backward[g]),
+                    Phase::W => hidden += times.weight[g],
+                }
+            }
+            hidden -= timeline.busy(p);
+        }
+        (all, round(hidden))
     }
 
     fn warnings(&self, layout: &Layout, plan: &Plan) -> Vec<String> {

@@ -51,6 +51,14 @@ pub fn text(planned: &Planned, layout: &Layout, device: &str, rows: usize) -> St
         }
         out.push('\n');
     }
+    let (all, hidden) = planned.exchange;
+    if all > 0.0 {
+        out += &format!(
+            " exchanges of experts {:.1} ms a rank, {:.0} % of them hidden behind work\n",
+            all / planned.plan.layout.pp as f64,
+            100.0 * hidden / all
+        );
+    }
     match planned.warnings.as_slice() {
         [] => out += " warnings none\n",
         all => all.iter().for_each(|w| out += &format!(" warning: {w}\n")),
@@ -175,9 +183,9 @@ fn totals(planned: &Planned) -> String {
     let s = &planned.plan.schedule;
     let warmup: Vec<String> = s.warmup.iter().map(ToString::to_string).collect();
     format!(
-        " step {:.1} ms   bubble {:.1} % ({}, warm-up {})\n",
+        " step {:.1} ms   bubble {:.1} % of the work ({}, warm-up {})\n",
         planned.timeline.makespan,
-        100.0 * s.bubble_ratio / (1.0 + s.bubble_ratio),
+        100.0 * s.bubble_ratio,
         s.kind,
         warmup.join(" "),
     )

@@ -9,7 +9,7 @@ const STYLE: &str = "\
 body{font:14px/1.45 system-ui,sans-serif;margin:24px auto;max-width:1280px;padding:0 16px;color:#222;background:#fff}\
 h1{font-size:22px;margin:0 0 4px}h2{font-size:16px;margin:28px 0 8px;border-bottom:1px solid #ddd}\
 p{margin:4px 0;color:#555}table{border-collapse:collapse;width:100%}\
-th,td{text-align:left;padding:3px 10px 3px 0;border-bottom:1px solid #eee;vertical-align:top}\
+th,td{text-align:left;padding:3px 16px 3px 0;border-bottom:1px solid #eee;vertical-align:top}\
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}code{font:12px ui-monospace,monospace}\
 svg{width:100%;height:auto}details{margin:6px 0}.warning{color:#9a4a00}\
 .key span{display:inline-block;width:12px;height:12px;margin:0 4px 0 14px;vertical-align:-1px}";

@@ -67,18 +67,20 @@ impl Picture {
             group: number(plan.schedule.group)?,
             ranks,
         };
-        let line = simulate(&schedule, &times(plan, &schedule)).ok()?;
+        let spans = spans(plan, &schedule)?;
         let runs: Vec<Vec<Run>> = schedule
             .ranks
             .iter()
-            .zip(&line.ranks)
+            .zip(&spans)
             .map(|(slots, spans)| {
                 let each = slots.iter().zip(spans);
-                each.map(|(slot, s)| Run { slot: *slot, start: s.start, end: s.end }).collect()
+                each.map(|(slot, (start, end))| Run { slot: *slot, start: *start, end: *end })
+                    .collect()
             })
             .collect();
+        let end = spans.iter().flatten().map(|s| s.1).fold(0.0, f64::max);
         let memory = (0..runs.len()).map(|p| memory(plan, grid, p, &runs[p])).collect();
-        Some(Picture { arrows: arrows(grid, &runs), memory, ranks: runs, end: line.makespan })
+        Some(Picture { arrows: arrows(grid, &runs), memory, ranks: runs, end })
     }
 }
 
@@ -92,6 +94,18 @@ fn slot(text: &str) -> Option<Slot> {
     };
     let (microbatch, chunk) = text.get(1..)?.split_once('.')?;
     Some(Slot { phase, microbatch: microbatch.parse().ok()?, chunk: chunk.parse().ok()? })
+}
+
+/// Starts and ends of the slots: those of the plan, or of a run by the clock.
+fn spans(plan: &Plan, schedule: &Schedule) -> Option<Vec<Vec<(f64, f64)>>> {
+    let lengths = |r: &[Vec<(f64, f64)>]| r.iter().map(Vec::len).collect::<Vec<_>>();
+    let slots: Vec<usize> = schedule.ranks.iter().map(Vec::len).collect();
+    let good = |(start, end): &(f64, f64)| start.is_finite() && end.is_finite() && start <= end;
+    if lengths(&plan.timeline) == slots && plan.timeline.iter().flatten().all(good) {
+        return Some(plan.timeline.clone());
+    }
+    let line = simulate(schedule, &times(plan, schedule)).ok()?;
+    Some(line.ranks.iter().map(|r| r.iter().map(|s| (s.start, s.end)).collect()).collect())
 }
 
 /// Times of the chunks; those of a plan without any are one to two.

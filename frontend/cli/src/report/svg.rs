@@ -6,7 +6,7 @@ use vlmc_passes::schedule::Phase;
 
 const WIDTH: f64 = 1180.0;
 const LEFT: f64 = 64.0;
-const ROW: f64 = 26.0;
+const ROW: f64 = 34.0;
 const BAR: f64 = 18.0;
 
 /// Arrows that are drawn at most; more would cover the bars.
@@ -90,14 +90,22 @@ pub(super) fn schedule(p: &Picture) -> String {
             y(rank) + 13.0,
             y(rank)
         );
-        for r in runs {
+        for (i, r) in runs.iter().enumerate() {
             let (a, b) = (x(r.start), x(r.end));
+            // Two that run beside each other share the height.
+            let beside = runs.get(i + 1).is_some_and(|n| n.start < r.end)
+                || i.checked_sub(1).is_some_and(|i| runs[i].end > r.start);
+            let (top, bar) = match r.slot.phase {
+                _ if !beside => (y(rank), BAR),
+                Phase::F => (y(rank), BAR / 2.0),
+                Phase::B | Phase::W => (y(rank) + BAR / 2.0, BAR / 2.0),
+            };
             let _ = write!(
                 out,
-                "<rect x=\"{a:.2}\" y=\"{:.1}\" width=\"{:.2}\" height=\"{BAR}\" fill=\"{}\" \
+                "<rect x=\"{a:.2}\" y=\"{:.1}\" width=\"{:.2}\" height=\"{bar}\" fill=\"{}\" \
                  stroke=\"#fff\" stroke-width=\".5\"><title>{} on rank {rank}: {:.3} to {:.3} ms\
                  </title></rect>",
-                y(rank),
+                top,
                 (b - a).max(0.2),
                 color(r),
                 r.slot,
@@ -105,7 +113,7 @@ pub(super) fn schedule(p: &Picture) -> String {
                 r.end
             );
             let digits = r.slot.microbatch.to_string();
-            if b - a > 5.0 + 6.5 * digits.len() as f64 {
+            if !beside && b - a > 5.0 + 6.5 * digits.len() as f64 {
                 let _ = write!(
                     out,
                     "<text x=\"{:.2}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#fff\" \
