@@ -52,7 +52,9 @@ impl Node {
             Kind::Bend => 10.0,
             _ => {
                 let longest = self.lines.iter().map(|l| l.chars().count()).max().unwrap_or(0);
-                (longest as f64 * LETTER + 20.0).max(70.0)
+                // Families are bold.
+                let letter = if self.kind == Kind::Cluster { BOLD } else { LETTER };
+                (longest as f64 * letter + 20.0).max(70.0)
             }
         }
     }
@@ -63,6 +65,7 @@ impl Node {
 }
 
 const LETTER: f64 = 6.6;
+const BOLD: f64 = 7.6;
 const LINE: f64 = 14.0;
 /// Between boxes of a layer, and between layers.
 const GAP: f64 = 18.0;
