@@ -119,7 +119,7 @@ fn limits_of_fusion_change_the_graph_and_no_numbers() {
         let manifest: Value = serde_json::from_str(&manifest).unwrap();
         let table = std::fs::read_to_string(folder.0.join(name).join("fusion.txt")).unwrap();
         let of = |part: &str| {
-            let is = |l: &&str| l.starts_with("Layer.gdn.") && l.contains(part);
+            let is = |l: &&str| l.trim_start().starts_with("Layer.gdn.") && l.contains(part);
             table.lines().filter(is).count()
         };
         (numbers(&report), manifest["flags"].clone(), of("gdn.pre_gated_delta_rule"))
