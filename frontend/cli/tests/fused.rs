@@ -145,6 +145,22 @@ fn limits_of_fusion_change_the_graph_and_no_numbers() {
 }
 
 #[test]
+fn unknown_rules_and_forms_are_told_with_those_that_there_are() {
+    let refused = |args: &[&str], words: &[&str]| {
+        let base =
+            ["compile", "models/qwen3_5_vl.vlm", "--variant", "tiny", "-o", "no-such-folder"];
+        let (good, _, text) = vlmc(&[&base, args].concat());
+        assert!(!good && words.iter().all(|w| text.contains(w)), "{text}");
+    };
+    let rules = ["no fusing rule `absorb.stensil`", "absorb.stencil", "join.pair"];
+    refused(&["--no-fuse", "absorb.stensil"], &rules);
+    let forms = ["no form `giga`", "unfused", "streamed", "mega"];
+    refused(&["--pre-gated-delta-rule", "giga"], &forms);
+    // Both at once.
+    refused(&["--no-fuse", "x", "--pre-gated-delta-rule", "y"], &["`x`", "`y`", "2 errors"]);
+}
+
+#[test]
 fn evaluating_by_kernels_is_evaluating() {
     let eval = |more: &[&str]| {
         let mut args = vec!["eval", "models/qwen3_5_vl.vlm", "--variant", "tiny"];

@@ -4,6 +4,7 @@
 //! Layers are those of the longest path; long lines go through bends of their own in each layer, and
 //! boxes are ordered by where their neighbours stand (Sugiyama, Tagawa and Toda, 1981).
 
+use super::svg::escaped;
 use crate::fusion::{Cluster, Report, bytes_of};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -378,8 +379,4 @@ fn human(bytes: u64) -> String {
         1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
         _ => format!("{:.2} GB", bytes as f64 / 1e9),
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
