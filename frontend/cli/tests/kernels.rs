@@ -50,7 +50,10 @@ fn places(ptx: &str) -> BTreeSet<String> {
     for line in ptx.lines().filter(|l| words(".loc")(l)) {
         let mut parts = line.split_whitespace().skip(1);
         let (file, line) = (parts.next().expect("a file"), parts.next().expect("a line"));
-        out.insert(format!("{}:{line}", files[file]));
+        // Line 0 is code of several lines.
+        if line != "0" {
+            out.insert(format!("{}:{line}", files[file]));
+        }
     }
     out
 }
