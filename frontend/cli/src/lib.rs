@@ -8,7 +8,6 @@ pub mod kernels;
 pub mod layout;
 pub mod parameters;
 pub mod phase;
-pub mod picture;
 pub mod plan;
 pub mod report;
 pub mod settings;

@@ -2,7 +2,7 @@
 
 use crate::compile::sizes;
 use crate::fusion::Report;
-use crate::picture::pictures;
+use crate::report::graph::pictures;
 use anyhow::{Context, Result, anyhow, bail};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};

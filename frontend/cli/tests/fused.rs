@@ -119,7 +119,7 @@ fn limits_of_fusion_change_the_graph_and_no_numbers() {
         let manifest: Value = serde_json::from_str(&manifest).unwrap();
         let table = std::fs::read_to_string(folder.0.join(name).join("fusion.txt")).unwrap();
         let of = |part: &str| {
-            let is = |l: &&str| l.starts_with("Layer.gdn.") && l.contains(part);
+            let is = |l: &&str| l.trim_start().starts_with("Layer.gdn.") && l.contains(part);
             table.lines().filter(is).count()
         };
         (numbers(&report), manifest["flags"].clone(), of("gdn.pre_gated_delta_rule"))
@@ -142,6 +142,22 @@ fn limits_of_fusion_change_the_graph_and_no_numbers() {
     // Forward, the same again before the way back, and what becomes of the gradients.
     assert_eq!(counts[0], 3, "{counts:?}");
     assert!(counts[1] > counts[0] && counts[2] > counts[0], "{counts:?}");
+}
+
+#[test]
+fn unknown_rules_and_forms_are_told_with_those_that_there_are() {
+    let refused = |args: &[&str], words: &[&str]| {
+        let base =
+            ["compile", "models/qwen3_5_vl.vlm", "--variant", "tiny", "-o", "no-such-folder"];
+        let (good, _, text) = vlmc(&[&base, args].concat());
+        assert!(!good && words.iter().all(|w| text.contains(w)), "{text}");
+    };
+    let rules = ["no fusing rule `absorb.stensil`", "absorb.stencil", "join.pair"];
+    refused(&["--no-fuse", "absorb.stensil"], &rules);
+    let forms = ["no form `giga`", "unfused", "streamed", "mega"];
+    refused(&["--pre-gated-delta-rule", "giga"], &forms);
+    // Both at once.
+    refused(&["--no-fuse", "x", "--pre-gated-delta-rule", "y"], &["`x`", "`y`", "2 errors"]);
 }
 
 #[test]

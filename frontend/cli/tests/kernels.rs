@@ -1,6 +1,6 @@
 //! Kernels of whole models: every cluster has one, the assembler takes them, and nothing spills.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use vlmc_artifact::kernels::Kernels;
@@ -23,11 +23,58 @@ fn compile(variant: &str, targets: &str, folder: &Path) -> Kernels {
     Kernels::read(&folder.join("artifact")).expect("a table").expect("kernels")
 }
 
-/// Clusters of the step program, which is the fused graph.
+/// Clusters of all programs.
 fn clusters(folder: &Path) -> Vec<String> {
-    let step = std::fs::read_to_string(folder.join("artifact/programs/step.vir")).expect("a step");
-    let program = vlmc_ir::text::parse::program(&step).expect("it parses");
-    program.functions.into_iter().filter(|f| f.cluster.is_some()).map(|f| f.name).collect()
+    let programs = std::fs::read_dir(folder.join("artifact/programs")).expect("programs");
+    let mut names = vec![];
+    for path in programs.map(|p| p.expect("an entry").path()) {
+        let text = std::fs::read_to_string(path).expect("a program");
+        let program = vlmc_ir::text::parse::program(&text).expect("it parses");
+        let clusters = program.functions.into_iter().filter(|f| f.cluster.is_some());
+        names.extend(clusters.map(|f| f.name));
+    }
+    names
+}
+
+/// `file:line` of every `.loc` in PTX, whose `.file` lines say the numbers of files.
+fn places(ptx: &str) -> BTreeSet<String> {
+    let mut files: BTreeMap<&str, &str> = BTreeMap::new();
+    let words = |l: &'static str| move |line: &str| line.trim().starts_with(l);
+    for line in ptx.lines().filter(|l| words(".file")(l)) {
+        let mut parts = line.split_whitespace().skip(1);
+        if let (Some(n), Some(name)) = (parts.next(), line.split('"').nth(1)) {
+            files.insert(n, name);
+        }
+    }
+    let mut out = BTreeSet::new();
+    for line in ptx.lines().filter(|l| words(".loc")(l)) {
+        let mut parts = line.split_whitespace().skip(1);
+        let (file, line) = (parts.next().expect("a file"), parts.next().expect("a line"));
+        // Line 0 is code of several lines.
+        if line != "0" {
+            out.insert(format!("{}:{line}", files[file]));
+        }
+    }
+    out
+}
+
+/// The lines of kernels are those of a cluster that they compute.
+fn lines_are_of_the_spec(folder: &Path, kernels: &Kernels, target: &str) {
+    let (mut with, mut all) = (0, 0);
+    for m in &kernels.modules {
+        let file = &m.built(target).expect("a build").file;
+        let ptx = std::fs::read_to_string(folder.join("artifact").join(file)).expect("PTX");
+        let have = places(&ptx);
+        let mut of = kernels.clusters.iter().filter(|c| c.module == m.name);
+        let belongs = of.any(|c| have.iter().all(|p| c.lines.iter().any(|l| p.ends_with(l))));
+        assert!(belongs, "{}: {have:?}", m.name);
+        // What the optimizer does is written in no spec.
+        if !m.name.starts_with("optim_adamw") {
+            all += 1;
+            with += usize::from(!have.is_empty());
+        }
+    }
+    assert!(with == all && all > 20, "{with} of {all} kernels tell lines");
 }
 
 fn check(variant: &str, targets: &[&str]) {
@@ -38,6 +85,7 @@ fn check(variant: &str, targets: &[&str]) {
         assert!(covered.contains(&name.as_str()), "@{name} has no kernel");
     }
     assert!(kernels.modules.len() > 20, "{} kernels", kernels.modules.len());
+    lines_are_of_the_spec(folder.path(), &kernels, targets[0]);
     for m in &kernels.modules {
         for target in targets {
             let built = m.built(target).unwrap_or_else(|| panic!("{} for {target}", m.name));

@@ -169,3 +169,36 @@ fn what_does_not_go_together_is_told() {
     std::fs::write(&graph, text.replacen("silu %", "silu %no.", 1)).unwrap();
     refused(&["--from", &graph], "30-fused.vir");
 }
+
+#[test]
+fn every_kind_of_layer_has_a_picture_each_way() {
+    let folder = Folder::new("pictures");
+    let part = folder.file("part");
+    from_spec(&["--to", "fused", "-o", &part]);
+    let report = std::fs::read_to_string(format!("{part}/fusion.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    for function in ["Layer.gdn.fwd", "Layer.gdn.bwd", "Layer.attention.fwd", "Layer.attention.bwd"]
+    {
+        let svg = std::fs::read_to_string(format!("{part}/graphs/{function}.svg")).unwrap();
+        let clusters = report["clusters"].as_array().unwrap();
+        let of: Vec<&Value> = clusters.iter().filter(|c| c["function"] == function).collect();
+        assert!(of.len() > 4);
+        // A box for each cluster, with all its families.
+        assert_eq!(svg.matches("fill=\"#d8e6fb\"").count(), of.len(), "{function}");
+        for c in &of {
+            for family in c["label"].as_str().unwrap().split('+') {
+                assert!(svg.contains(&format!(">{family}</text>")), "{function}: {family}");
+            }
+        }
+        // The line with the most bytes is the widest, and nothing is fetched from elsewhere.
+        assert!(svg.contains("stroke-width=\"16.0\""), "{function}");
+        assert_eq!(svg.matches("http").count(), 1, "only the name space of SVG");
+        for tag in ["svg", "g", "title", "text"] {
+            let (open, shut) = (format!("<{tag}"), format!("</{tag}>"));
+            let opened =
+                svg.matches(&format!("{open} ")).count() + svg.matches(&format!("{open}>")).count();
+            assert_eq!(opened, svg.matches(&shut).count(), "{function}: {tag}");
+        }
+        assert_eq!(svg.contains(">saved, "), function.ends_with("fwd"), "{function}");
+    }
+}

@@ -44,24 +44,30 @@ pub(super) fn choose(pool: &mut Pool<'_, '_>, device: &Device, log: &mut Log) ->
         }
         let next = [choose_once(pool, device), merged(pool, device, &best)];
         let next = next.into_iter().min_by(|a, b| a.cost.total_cmp(&b.cost));
-        match next {
-            Some(next) if next.cost < best.cost - 1e-6 => best = next,
-            _ => break,
+        let Some(next) = next else { break };
+        let (have, had) = (whole(pool, &next), whole(pool, &best));
+        if have < had || have == had && next.cost >= best.cost - 1e-6 {
+            break;
         }
+        best = next;
     }
-    whole(pool, &best, log);
-    best
-}
-
-/// Notes what one launch was to store and several do.
-fn whole(pool: &Pool<'_, '_>, pick: &Pick, log: &mut Log) {
-    for group in pool.together() {
-        let stores = |k: &Kernel| group.iter().all(|v| k.stores.contains(&v));
-        if let (Some(v), false) = (group.iter().next(), pick.kernels.iter().any(stores)) {
+    if whole(pool, &best) < pool.together().len() {
+        let about = pool.together().iter().find(|g| !stores_whole(&best, g));
+        if let Some(v) = about.and_then(|g| g.iter().next()) {
             let why = "the form `mega` asks for one launch, and none can store all";
             log.note(pool.facts, "join.operands", v, Outcome::Refused(why.to_string()));
         }
     }
+    best
+}
+
+/// How many of the groups that one launch is to store are stored so.
+fn whole(pool: &Pool<'_, '_>, pick: &Pick) -> usize {
+    pool.together().iter().filter(|g| stores_whole(pick, g)).count()
+}
+
+fn stores_whole(pick: &Pick, group: &Set) -> bool {
+    pick.kernels.iter().any(|k| group.iter().all(|v| k.stores.contains(&v)))
 }
 
 /// Two chosen clusters as one, for as long as some pair that the pool has joined is cheaper so.
@@ -103,25 +109,25 @@ fn merged(pool: &Pool<'_, '_>, device: &Device, pick: &Pick) -> Pick {
 fn choose_once(pool: &Pool<'_, '_>, device: &Device) -> Pick {
     let mut cover = Cover::new(pool, device);
     let unfused = cover.pick(&BTreeSet::new(), &|k| is_single(pool, k));
-    cover.keep_together();
-    let forced = !pool.together().is_empty();
+    if !pool.together().is_empty() {
+        let free = Cover::new(pool, device);
+        cover.keep_together();
+        let forced = settle(pool, &cover).filter(|best| stores_all(pool, best));
+        return forced.or_else(|| settle(pool, &free)).unwrap_or(unfused);
+    }
+    let best = settle(pool, &cover).filter(|best| best.cost <= unfused.cost);
+    best.unwrap_or(unfused)
+}
+
+/// The best pick in which no kernels wait for each other; `None` where no ban of one helps.
+fn settle(pool: &Pool<'_, '_>, cover: &Cover<'_, '_, '_>) -> Option<Pick> {
     let mut banned: BTreeSet<usize> = BTreeSet::new();
     // Each turn bans one more, so this ends; singles never wait for each other.
     loop {
         let best = cover.improve(&|k| !banned.contains(&k));
-        match waits(pool, &best) {
-            Some(cycle) => {
-                let large = cycle.into_iter().filter(|k| !is_single(pool, *k));
-                let Some(k) = large.max_by_key(|k| (pool.bodies[*k].ops.len(), *k)) else {
-                    return unfused;
-                };
-                banned.insert(k);
-            }
-            None if stores_all(pool, &best) && (forced || best.cost <= unfused.cost) => {
-                return best;
-            }
-            None => return unfused,
-        }
+        let Some(cycle) = waits(pool, &best) else { return Some(best) };
+        let large = cycle.into_iter().filter(|k| !is_single(pool, *k));
+        banned.insert(large.max_by_key(|k| (pool.bodies[*k].ops.len(), *k))?);
     }
 }
 

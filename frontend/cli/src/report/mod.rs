@@ -1,6 +1,7 @@
-//! Pictures of a plan: the schedule as SVG, as a Chrome trace and as a table, memory over time, and
+//! Pictures of the fused graph, and of a plan: the schedule as SVG, as a Chrome trace and as a table, memory over time, and
 //! one page that holds them all.
 
+pub mod graph;
 mod html;
 mod picture;
 mod svg;

@@ -4,6 +4,7 @@
 //! Layers are those of the longest path; long lines go through bends of their own in each layer, and
 //! boxes are ordered by where their neighbours stand (Sugiyama, Tagawa and Toda, 1981).
 
+use super::svg::escaped;
 use crate::fusion::{Cluster, Report, bytes_of};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -52,7 +53,9 @@ impl Node {
             Kind::Bend => 10.0,
             _ => {
                 let longest = self.lines.iter().map(|l| l.chars().count()).max().unwrap_or(0);
-                (longest as f64 * LETTER + 20.0).max(70.0)
+                // Families are bold.
+                let letter = if self.kind == Kind::Cluster { BOLD } else { LETTER };
+                (longest as f64 * letter + 20.0).max(70.0)
             }
         }
     }
@@ -63,6 +66,7 @@ impl Node {
 }
 
 const LETTER: f64 = 6.6;
+const BOLD: f64 = 7.6;
 const LINE: f64 = 14.0;
 /// Between boxes of a layer, and between layers.
 const GAP: f64 = 18.0;
@@ -375,8 +379,4 @@ fn human(bytes: u64) -> String {
         1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
         _ => format!("{:.2} GB", bytes as f64 / 1e9),
     }
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
