@@ -8,7 +8,7 @@ use vlmc_ir::graph::{
 use vlmc_ir::ops::Op;
 use vlmc_ir::testing::{Random, random_program};
 use vlmc_ir::text::print;
-use vlmc_ir::ty::{DType, MeshAxis};
+use vlmc_ir::ty::DType;
 use vlmc_ir::verify::verify;
 
 /// Damages a program; returns whether there was something to damage.

@@ -56,7 +56,7 @@ fn every_choice_gives_a_sound_program() {
 /// The peak of one rank that runs a program.
 fn peak(program: &Program, sizes: &Sizes) -> u64 {
     let one = One::new(program.clone(), 1, sizes.clone());
-    let live = one.with(|r| memory::simulate(r)).unwrap();
+    let live = one.with(memory::simulate).unwrap();
     live.resident() + live.peak()
 }
 

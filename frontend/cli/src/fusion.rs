@@ -272,7 +272,7 @@ pub fn bytes_of(ty: &Ty, sizes: &Sizes) -> u64 {
     let elements = ty.dims.iter().try_fold(1u64, |n, d| {
         n.checked_mul(sizes.eval(d).ok().and_then(|s| u64::try_from(s).ok())?)
     });
-    elements.unwrap_or(0).saturating_mul(ty.dtype.bytes() as u64)
+    elements.unwrap_or(0).saturating_mul(ty.dtype.bytes())
 }
 
 /// What a cluster's ops would move one by one, and what the cluster moves. Views move nothing; of an

@@ -8,8 +8,8 @@ use vlmc::eval::Precision;
 use vlmc_frontend::diag::render::{Format, all};
 use vlmc_frontend::elab::Library;
 use vlmc_parity::{case, compare, kinds};
-use vlmc_training_tests::layout;
 use vlmc_passes::recompute::Mode;
+use vlmc_training_tests::layout;
 
 /// Functions that stand for kinds of cases that are no module by themselves.
 const GOLDEN: &str = include_str!("../specs/golden.vlm");

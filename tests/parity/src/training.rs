@@ -18,6 +18,19 @@ use vlmc_passes::recompute::Mode;
 use vlmc_runtime::executor::Executor;
 use vlmc_runtime::optimizer::{Decay, Optimizer};
 
+/// How a training runs.
+#[derive(Clone, Copy, Debug)]
+pub struct How<'h> {
+    /// What numbers are.
+    pub precision: Precision,
+    /// In clusters, by kernels for this machine.
+    pub fused: bool,
+    /// Over which ranks.
+    pub spread: &'h Spread,
+    /// What is recomputed.
+    pub recompute: &'h Mode,
+}
+
 /// Compiles the model of a case for its batch, trains it and compares.
 ///
 /// # Errors
@@ -27,11 +40,9 @@ pub fn judge(
     lib: &Library,
     settings: Vec<Setting>,
     batch: &Batch,
-    precision: Precision,
-    fused: bool,
-    spread: &Spread,
-    recompute: &Mode,
+    how: &How<'_>,
 ) -> Result<Vec<Row>> {
+    let How { precision, fused, spread, recompute } = *how;
     let mut batch = batch.clone();
     batch.align(alignment(spread.cp))?;
     let grids = batch.grids();

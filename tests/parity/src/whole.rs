@@ -184,10 +184,12 @@ impl Runner<'_> {
             &self.specs.model,
             settings,
             &batch,
-            self.precision,
-            self.fused,
-            self.spread,
-            &self.specs.recompute,
+            &crate::training::How {
+                precision: self.precision,
+                fused: self.fused,
+                spread: self.spread,
+                recompute: &self.specs.recompute,
+            },
         )?);
         Ok(rows)
     }

@@ -68,7 +68,7 @@ impl Model {
             let value = self.case.tensor(&format!("param.{}", p.name)).unwrap();
             executor.set_parameter(p, &value).unwrap();
         }
-        let result = executor.step(&[self.batch.clone()], &[], false).unwrap();
+        let result = executor.step(std::slice::from_ref(&self.batch), &[], false).unwrap();
         let mut out = BTreeMap::from([("loss".to_string(), vec![result.loss.to_bits()])]);
         for p in parameters.iter().filter(|p| p.trained) {
             let t = executor.buffer(&Buffer::Grad(p.name.clone())).unwrap();

@@ -205,8 +205,8 @@ impl Layout<'_> {
             }
             Mode::Auto => {
                 let mut words = vec![];
-                for r in 0..ranks {
-                    let found = self.auto(p, &of_rank(r), &all, r, fixed[r], request.limit)?;
+                for (r, fixed) in fixed.iter().enumerate().take(ranks) {
+                    let found = self.auto(p, &of_rank(r), &all, r, *fixed, request.limit)?;
                     words.push(format!("rank {r}: {}", found.1));
                     choice.discards.extend(found.0.discards);
                     choice.groups.extend(found.0.groups);

@@ -128,7 +128,8 @@ fn difference<R: Real>(layout: &str) -> f64 {
     let losses = have.losses.iter().zip(&want.losses).map(|(a, b)| ((a - b) / b).abs());
     let gradients = largest_difference(&have.gradients, &want.gradients).unwrap().0;
     let parameters = largest_difference(&have.parameters, &want.parameters).unwrap().0;
-    losses.fold(gradients.max(parameters), |worst, l| if l > worst || l.is_nan() { l } else { worst })
+    losses
+        .fold(gradients.max(parameters), |worst, l| if l > worst || l.is_nan() { l } else { worst })
 }
 
 fn check(layouts: &[String]) {
@@ -223,8 +224,14 @@ fn stages_keep_every_bit() {
 #[ignore = "the full table: many minutes"]
 fn the_full_table() {
     let mut layouts = vec![];
-    for pp in ["", "pp=2", "pp=2,vpp=5", "pp=5", "pp=5,vpp=2,microbatches=5", "pp=3,layout=Et*3|t*4|t*3mL"]
-    {
+    for pp in [
+        "",
+        "pp=2",
+        "pp=2,vpp=5",
+        "pp=5",
+        "pp=5,vpp=2,microbatches=5",
+        "pp=3,layout=Et*3|t*4|t*3mL",
+    ] {
         for cp in ["", "cp=2", "cp=4", "cp=2,cp-attention=a2a", "cp=4,cp-attention=a2a"] {
             for dp in ["", "dp=2"] {
                 for rest in ["", "schedule=gpipe", " recompute full"] {
