@@ -63,7 +63,7 @@ impl FusingArgs {
 fn unknown(name: &str, source: &str) -> Diag {
     let message = format!("there is no fusing rule `{name}`");
     let diag = at_flag(Code::BadSetting, message, source, name, "set here");
-    let diag = match nearest(name, rule_names().into_iter()) {
+    let diag = match nearest(name, rule_names()) {
         Some(near) => diag.help(format!("a rule `{near}` is there")),
         None => diag,
     };
