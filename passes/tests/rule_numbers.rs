@@ -104,7 +104,7 @@ fn inputs(p: &Program, rows: usize, rng: &mut Random) -> Named<f64> {
     let size = |s: &Symbol| {
         let multiple = p.symbols.iter().find(|d| d.symbol == *s).map_or(1, |d| d.multiple_of);
         let n = if *s == Symbol::new("T") { rows as i64 } else { 3 };
-        Some((n + multiple as i64 - 1) / multiple as i64 * multiple as i64)
+        Some((n + multiple - 1) / multiple * multiple)
     };
     let mut packs: Vec<(usize, [Vec<i64>; 2])> = vec![];
     let main = p.main().unwrap();
