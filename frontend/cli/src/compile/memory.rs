@@ -8,6 +8,7 @@ use vlmc_artifact::memory::{MemoryPlan, Pool};
 use vlmc_artifact::{Mesh, Schedule, Step};
 use vlmc_ir::eval::Sizes;
 use vlmc_ir::graph::{NodeId, Program};
+use vlmc_ir::ops::Op;
 use vlmc_passes::manager::PassError;
 use vlmc_passes::memory::{self, Rank, WORKSPACE, report};
 use vlmc_passes::partition::{Cut, Stages, cut};
@@ -181,13 +182,19 @@ impl Layout<'_> {
         let sites = sites(p);
         let all = candidates(p, regions, &sites, self.sizes)?;
         let ranks = self.slots.ranks.len();
-        let (cut, schedule) = self.lay_out(p)?;
-        let fixed: Vec<Fixed> =
-            (0..ranks).map(|r| self.fixed(&cut, &schedule, r)).collect::<Result<_>>()?;
         let of_rank = |r: usize| -> Vec<Site> {
             let here = |s: &&Site| self.slots.grid.cell(self.stage(&sites, s)).0 as usize == r;
             sites.iter().filter(here).cloned().collect()
         };
+        if request.recompute == Mode::None && request.limit.is_none() {
+            let none = Choice::default();
+            let rows =
+                (0..ranks).flat_map(|r| rows(&all, &of_rank(r), r, &none, request)).collect();
+            return Ok(Recomputed { program: p.clone(), rows, note: None });
+        }
+        let (cut, schedule) = self.lay_out(p)?;
+        let fixed: Vec<Fixed> =
+            (0..ranks).map(|r| self.fixed(&cut, &schedule, r)).collect::<Result<_>>()?;
         let mut note = None;
         let mut choice = Choice::default();
         match &request.recompute {
@@ -368,13 +375,16 @@ fn rows(
 /// The memory plans of all pipeline ranks, and their rows of the plan.
 ///
 /// # Errors
-/// When a step reads what nothing gives.
+/// When a step reads what nothing gives. `None` for more executions than [`MOST_EXECUTIONS`].
 pub(super) fn plans(
     programs: &[(&str, &Program)],
     schedule: &Schedule,
     sizes: &Sizes,
-) -> Result<(Vec<MemoryPlan>, Vec<artifact::MemoryPeak>)> {
+) -> Result<Option<(Vec<MemoryPlan>, Vec<artifact::MemoryPeak>)>> {
     let (mut plans, mut rows) = (vec![], vec![]);
+    if executions(programs, schedule) > MOST_EXECUTIONS {
+        return Ok(None);
+    }
     for (pp, steps) in schedule.ranks.iter().enumerate() {
         let rank = Rank { programs, steps, sizes };
         let plan = memory::plan(&rank, PACKINGS).with_context(|| format!("rank {pp}"))?;
@@ -394,5 +404,31 @@ pub(super) fn plans(
         }
         plans.push(plan);
     }
-    Ok((plans, rows))
+    Ok(Some((plans, rows)))
+}
+
+/// Executions of all ranks that a plan is made for; places are found in the square of their number.
+pub(super) const MOST_EXECUTIONS: usize = 30_000;
+
+/// How often nodes are executed in a step, calls followed, by all pipeline ranks together.
+fn executions(programs: &[(&str, &Program)], schedule: &Schedule) -> usize {
+    let mut of: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
+    for (name, p) in programs {
+        let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
+        for f in &p.functions {
+            let nodes = f.nodes.iter().map(|n| match &n.op {
+                Op::Call { callee, .. } => counts.get(&**callee).copied().unwrap_or(0) + 1,
+                _ => 1,
+            });
+            let sum = nodes.fold(0usize, usize::saturating_add);
+            counts.insert(&f.name, sum);
+        }
+        let main = p.main().and_then(|f| counts.get(&*f.name).copied());
+        of.insert(name, main.unwrap_or(0));
+    }
+    let runs = schedule.ranks.iter().flatten().map(|s| match s {
+        Step::Run { program, .. } => of.get(&**program).copied().unwrap_or(0),
+        _ => 0,
+    });
+    runs.fold(0, usize::saturating_add)
 }

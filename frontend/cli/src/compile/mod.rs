@@ -352,7 +352,7 @@ pub fn finish(r: &CompileRequest<'_>, mut graphs: Graphs) -> Result<Compiled> {
     let schedule = steps(&cut).schedule()?;
     let named: Vec<(&str, &Program)> =
         programs.iter().map(|n| (&*n.record.name, &n.program)).collect();
-    let (memory, peaks) = memory::plans(&named, &schedule, &sizes)?;
+    let planned_memory = memory::plans(&named, &schedule, &sizes)?;
     let clusters = clusters(&cut, &updates);
     // Ranks may update different parameters; one of them is told.
     if let Some(fused) = updates.first() {
@@ -370,7 +370,20 @@ pub fn finish(r: &CompileRequest<'_>, mut graphs: Graphs) -> Result<Compiled> {
             analysis.plan(&r.spread.layout(&analysis.model)?)?.plan
         }
     };
-    plan.memory = peaks;
+    let memory = match planned_memory {
+        Some((plans, peaks)) => {
+            plan.memory = peaks;
+            plans
+        }
+        None => {
+            let message = format!(
+                "memory is by formula, and no places are planned: a step has more than {} executions",
+                memory::MOST_EXECUTIONS
+            );
+            plan.diagnostics.push(serde_json::json!({ "severity": "warning", "message": message }));
+            vec![]
+        }
+    };
     plan.recompute = recomputed.rows;
     plan.fusions = report.fusions();
     plan.near_misses.clone_from(&report.near_misses);
