@@ -136,7 +136,11 @@ impl Artifact {
             let path = programs.join(format!("{name}.vir"));
             std::fs::write(&path, text).map_err(io(&path))?;
         }
-        write(&directory.join("schedule.json"), &self.schedule)?;
+        // Long, and read by programs alone: without spaces.
+        let path = directory.join("schedule.json");
+        let text = serde_json::to_string(&self.schedule)
+            .map_err(|error| ArtifactError::Json { path: path.clone(), error })?;
+        std::fs::write(&path, text + "\n").map_err(io(&path))?;
         write(&directory.join("plan.json"), &self.plan)?;
         write(&manifest, &self.manifest)
     }

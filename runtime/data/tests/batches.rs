@@ -258,7 +258,7 @@ fn results_have_the_declared_form_and_pad_to_capacity() {
         let tensor = function.evaluate(&args, &batch).unwrap();
         assert_eq!(tensor.dtype(), function.dtype, "{}", function.name);
         let size = |dim: &str| match dim {
-            "tokens" => 8,
+            "tokens" | "pack" => 8,
             "docs + 1" => 3,
             "patches" => 4,
             "frames + 1" => 2,

@@ -41,12 +41,11 @@ pub struct Args {
     /// graph [default: no kernels]
     #[arg(long, value_name = "TARGET", value_delimiter = ',')]
     target: Vec<String>,
-    /// Stop after this phase; no artifact is written, but what `--from` continues from
-    /// [default: go to the end]
+    /// Stop after this phase, and write what `--from` continues from [default: the last]
     #[arg(long, value_enum, value_name = "PHASE")]
     to: Option<Phase>,
-    /// Continue from a phase's graph, as in `--from DIR/30-fused.vir`, with the settings that are
-    /// beside it [default: start from the spec]
+    /// Continue from a phase's graph and the settings beside it, as in `--from DIR/30-fused.vir`
+    /// [default: the spec]
     #[arg(long, value_name = "FILE.vir", conflicts_with_all = ["spec", "variant", "set", "dtype"])]
     from: Option<String>,
     /// Write the artifact here
@@ -132,12 +131,13 @@ pub fn run(c: &mut Context, args: Args) -> Done {
     })?;
     kernels.write(c, directory)?;
     write(c, directory, &compiled.graphs, flags, Some(&compiled), &kernels.notes())?;
-    super::report::write(c, directory, &compiled.artifact.plan)?;
+    let page = super::report::draw(c, directory, &compiled.artifact.plan)?;
     super::memory::write(c, directory, &compiled)?;
     if let Some(note) = &compiled.recompute_note {
         c.ui.note(&format!("recompute   {}", note.replace('\n', "\n            ")));
     }
     c.ui.note(&banner(&compiled, directory, started.elapsed().as_secs_f64()));
+    c.ui.note(&format!("report      {page}"));
     Ok(())
 }
 

@@ -12,8 +12,7 @@ pub struct FusingArgs {
     /// Fuse without this rule, as in `--no-fuse absorb.stencil`; may repeat [default: all rules]
     #[arg(long, value_name = "RULE")]
     no_fuse: Vec<String>,
-    /// Launches of the row arithmetic around delta rules: auto, unfused, streamed, mega
-    /// [default: auto, by cost]
+    /// Row arithmetic around delta rules: auto, unfused, streamed, mega [default: auto]
     #[arg(long, value_name = "FORM")]
     pre_gated_delta_rule: Option<String>,
 }

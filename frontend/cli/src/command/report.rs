@@ -31,8 +31,13 @@ pub fn run(c: &Context, args: &Args) -> Done {
 
 /// Draws a plan into a folder and names the page.
 pub fn write(c: &Context, folder: &Path, plan: &Plan) -> Done {
+    c.ui.note(&format!("report  {}", draw(c, folder, plan)?));
+    Ok(())
+}
+
+/// Draws a plan into a folder; gives the name of the page.
+pub fn draw(c: &Context, folder: &Path, plan: &Plan) -> Done<String> {
     let page = vlmc::report::write(folder, plan)
         .map_err(|e| c.ui.fail(file_error("write", "", &folder.display().to_string(), &e)))?;
-    c.ui.note(&format!("report  {}", page.display()));
-    Ok(())
+    Ok(page.display().to_string())
 }

@@ -243,10 +243,11 @@ mod tests {
         let s = schedule(Kind::Interleaved, Grid { pp: 2, vpp: 2 }, 4, 2).expect("legal");
         assert_eq!(
             grid(&s, 100),
-            " rank  0 |F0F1f0f1F2b0F3b1f2B0f3B1b2b3B2B3. |\n\
-             \u{20}rank  1 |. F0F1f0b0f1b1F2B0F3B1f2b2f3b3B2B3|\n"
+            // Rank 0 waits for the gradients of microbatches 2 and 3 from rank 1's second chunk.
+            " rank  0 |F0F1f0f1F2b0F3b1f2B0f3B1. b2. b3B2B3|\n\
+             \u{20}rank  1 |. F0F1f0b0f1b1F2B0F3B1f2b2f3b3B2B3. |\n"
         );
-        assert!(grid(&s, 30).ends_with(" 10 of 17 slots; `--json` has all\n"));
+        assert!(grid(&s, 30).ends_with(" 10 of 18 slots; `--json` has all\n"));
     }
 
     #[test]
