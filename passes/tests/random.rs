@@ -36,7 +36,10 @@ fn passes_keep_the_meaning() {
         }
     }
     println!("changed: {changed:?}");
-    assert!(changed.iter().all(|n| *n > 90), "{changed:?}");
+    // Random programs have no forward and backward, so nothing in them is recomputed.
+    let idle = |i: usize| PASSES[i].name == "recompute";
+    let as_expected = |(i, n): (usize, &usize)| if idle(i) { *n == 0 } else { *n > 90 };
+    assert!(changed.iter().enumerate().all(as_expected), "{changed:?}");
 }
 
 /// Equal but for rounding. What is infinite or no number in one may be finite in the other: a
@@ -62,6 +65,6 @@ fn lists_are_read() {
     assert_eq!(names(" cse, dce ,"), ["cse", "dce"]);
     assert!(names("").is_empty());
     let e = parse_list("cse, dcee").unwrap_err();
-    assert_eq!(e.message, "there is no pass `dcee`, only canon, cse, dce, fuse, prune");
+    assert_eq!(e.message, "there is no pass `dcee`, only canon, cse, dce, fuse, prune, recompute");
     assert!(PASSES.is_sorted_by_key(|p| p.name));
 }

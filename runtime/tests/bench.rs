@@ -169,7 +169,7 @@ fn make(name: &str, defines: &[&str], kernels: Option<&Kernels>) -> Made {
     let artifact = Artifact {
         manifest,
         plan: Plan::default(),
-        schedule: Schedule::default(),
+        schedule: Schedule { ranks: vec![vec![]], ..Schedule::default() },
         programs: vec![("step".to_string(), PROGRAM.to_string())],
     };
     artifact.write(directory).expect("an artifact");

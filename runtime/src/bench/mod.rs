@@ -166,8 +166,10 @@ fn program(artifact: &Artifact) -> Result<Program> {
                 all.symbols.push(s);
             }
         }
-        for f in p.functions {
+        for mut f in p.functions {
             if f.cluster.is_some() && all.function(&f.name).is_none() {
+                // Origins point into the files of their program.
+                f.nodes.iter_mut().for_each(|n| n.origins.clear());
                 all.functions.push(f);
             }
         }
