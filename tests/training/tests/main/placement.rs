@@ -1,7 +1,7 @@
 //! Public reports about several ranks and devices, as far as types and one rank show them. More of
 //! `docs/cases.md`, as in `cases.rs`.
 
-use crate::cases::{ints, library};
+use crate::cases::library;
 use std::collections::{BTreeMap, BTreeSet};
 use vlmc::eval::{Inputs, Precision, Tensors, fused, run, with_gradients};
 use vlmc_artifact::Step;
@@ -12,7 +12,6 @@ use vlmc_ir::graph::{OutputKind, Program, Value, join_name};
 use vlmc_ir::ops::Op;
 use vlmc_ir::text::parse;
 use vlmc_ir::ty::DType;
-use vlmc_ir::verify::verify;
 use vlmc_training_tests::{Model, document, image_document, pack};
 
 /// Checkpoint names that a call of a function in a scope reads.
@@ -79,160 +78,6 @@ fn case_24_parts_read_their_own_parameters() {
         .map(|o| o.name.as_ref().unwrap().to_string())
         .collect();
     assert_eq!(gradients, owners.into_keys().collect());
-}
-
-/// A layer of each kind over the rows of a sequence that the axis `cp` divides: attention keeps its
-/// rows and gathers keys and values, the delta rule exchanges rows for heads and back.
-const MIXED: &str = "program \"mixed\"
-symbol T
-symbol docs
-func @gdn {
-  input %x : f32[T @cp, 4, 8]
-  input %g : f32[T @cp, 4]
-  input %beta : f32[T @cp, 4]
-  input %cu : i32[docs + 1]
-  %xh = all_to_all %x {axis = cp, split = 1, gather = 0} : f32[T, 4 @cp, 8]
-  %gh = all_to_all %g {axis = cp, split = 1, gather = 0} : f32[T, 4 @cp]
-  %bh = all_to_all %beta {axis = cp, split = 1, gather = 0} : f32[T, 4 @cp]
-  %y = gated_delta_rule %xh, %xh, %xh, %gh, %bh, %cu, %cu : (f32[T, 4 @cp, 8], f32[docs, 4 @cp, 8, 8])
-  %yr = all_to_all %y {axis = cp, split = 0, gather = 1} : f32[T @cp, 4, 8]
-  %out = add %x, %yr : f32[T @cp, 4, 8]
-  return %out
-}
-func @attention {
-  input %x : f32[T @cp, 4, 8]
-  input %cu : i32[docs + 1]
-  %k = all_gather %x {axis = cp, dim = 0} : f32[T, 4, 8]
-  %y = attention %x, %k, %k, %cu, %cu {scale = 0.25, causal = true, window = none} : (f32[T @cp, 4, 8], f32[T @cp, 4])
-  %out = add %x, %y : f32[T @cp, 4, 8]
-  return %out
-}
-func @main {
-  input %x : f32[T @cp, 4, 8]
-  input %g : f32[T @cp, 4]
-  input %beta : f32[T @cp, 4]
-  input %cu : i32[docs + 1]
-  %a = call %x, %g, %beta, %cu {callee = \"gdn\", scope = \"0\", path = \"0\", layer = 0} : f32[T @cp, 4, 8]
-  %b = call %a, %cu {callee = \"attention\", scope = \"1\", path = \"1\", layer = 1} : f32[T @cp, 4, 8]
-  return \"y\" = %b
-}
-";
-
-/// What the verifier says first; empty for a program that is sound.
-fn refusal(text: &str) -> String {
-    let program = parse::program(text).unwrap_or_else(|e| panic!("{}", parse::render(text, &e)));
-    verify(&program).first().map(|e| e.message.clone()).unwrap_or_default()
-}
-
-/// The same with one piece of its text changed.
-fn changed(text: &str, from: &str, to: &str) -> String {
-    assert!(text.contains(from), "{from}");
-    refusal(&text.replace(from, to))
-}
-
-/// The same program without a mesh, where exchanges have nothing to do.
-fn without_mesh(text: &str) -> String {
-    let line = |line: &str| {
-        let line = line.replace(" @cp", "");
-        let exchange = line.split_once(" = all_").zip(line.split_once(" : f32"));
-        let Some(((name, rest), (_, dims))) = exchange else { return line + "\n" };
-        let of = rest.split(' ').nth(1).unwrap();
-        format!("{name} = reshape {of} {{shape = {dims}}} : f32{dims}\n")
-    };
-    text.lines().map(line).collect()
-}
-
-#[test]
-fn case_56_each_layer_kind_has_its_own_placement() {
-    assert_eq!(refusal(MIXED), "");
-    // On one rank an exchange moves nothing, so the numbers are those of the program without.
-    let value = |name: &str, shape: &[usize], d| {
-        let n = shape.iter().product::<usize>() as u64;
-        let values = Initializer::new(5, name, d).values(0..n);
-        (name.to_string(), HostTensor::new(shape.to_vec(), HostData::F32(values)).unwrap())
-    };
-    let inputs = Tensors::from_iter([
-        value("x", &[9, 4, 8], Distribution::Normal(0.3)),
-        value("g", &[9, 4], Distribution::Uniform(-0.1, 0.0)),
-        value("beta", &[9, 4], Distribution::Uniform(0.0, 1.0)),
-        ("cu".to_string(), ints(&[3], &[0, 4, 9])),
-    ]);
-    let of = |program: &Program| {
-        let mut none = |n: &str, _: &_| anyhow::bail!("no parameter {n}");
-        let inputs = Inputs::Named(&inputs);
-        run(program, Precision::F32, &inputs, &mut none, &|_| false).unwrap().outputs
-    };
-    let whole = without_mesh(MIXED);
-    assert_eq!(refusal(&whole), "");
-    let [placed, whole] = [MIXED, &whole].map(|text| of(&parse::program(text).unwrap()));
-    assert_eq!(placed["y"].shape, [9, 4, 8]);
-    assert_eq!(placed, whole);
-
-    // What would be wrong on two ranks is refused.
-    let rows = "%xh = all_to_all %x {axis = cp, split = 1, gather = 0} : f32[T, 4 @cp, 8]";
-    let still = "%xh = neg %x : f32[T @cp, 4, 8]";
-    let words = "`q` takes whole tensors or heads divided alike, not f32[T @cp, 4, 8]";
-    assert_eq!(changed(MIXED, rows, still), words, "a recurrence over a part of the rows");
-    let heads = "%gh = all_to_all %g {axis = cp, split = 1, gather = 0} : f32[T, 4 @cp]";
-    let gathered = "%gh = all_gather %g {axis = cp, dim = 0} : f32[T, 4]";
-    let words = "`q` takes whole tensors or heads divided alike, not f32[T, 4 @cp, 8]";
-    assert_eq!(changed(MIXED, heads, gathered), words, "gates of all heads beside some heads");
-    let keys = "%k = all_gather %x {axis = cp, dim = 0} : f32[T, 4, 8]";
-    let local = "%k = neg %x : f32[T @cp, 4, 8]";
-    let words =
-        "`q` takes whole tensors or heads or rows of `q` divided alike, not f32[T @cp, 4, 8]";
-    assert_eq!(changed(MIXED, keys, local), words, "keys of a part of the rows");
-    let back = "%out = add %x, %yr : f32[T @cp, 4, 8]";
-    let words = "operands lie differently: f32[T @cp, 4, 8] and f32[T, 4 @cp, 8]";
-    assert_eq!(changed(MIXED, back, &back.replace("%yr", "%y")), words);
-}
-
-/// Heads of a layer divided over `tp`, and the gradient of the gain that all of them share: each
-/// rank has the part of its heads. `PAID` stands for what is between that part and the output.
-const SHARED_GAIN: &str = "program \"gain\"
-symbol T
-symbol docs
-func @main {
-  input %q : f32[T, 4 @tp, 8]
-  input %g : f32[T, 4 @tp]
-  input %cu : i32[docs + 1]
-  param %gain = \"out_norm.weight\" : f32[8] init constant(1.0)
-  input %part : f32[8] partial(tp)
-  %y = gated_delta_rule %q, %q, %q, %g, %g, %cu, %cu : (f32[T, 4 @tp, 8], f32[docs, 4 @tp, 8, 8])
-  %z = attention %q, %q, %y, %cu, %cu {scale = 0.25, causal = true, window = none} : (f32[T, 4 @tp, 8], f32[T, 4 @tp])
-  %whole = all_gather %z {axis = tp, dim = 1} : f32[T, 4, 8]
-  %rows = reshape %whole {shape = [T, 32]} : f32[T, 32]
-  %sum = all_reduce %part {axes = [tp]} : f32[8]
-  return \"rows\" = %rows
-  grad \"out_norm.weight\" = %sum
-}
-";
-
-/// Heads over `tp` verify; a product over some of the heads is refused until they are gathered, and
-/// so is arithmetic on a part of a sum. `--tp 2` itself has a code of its own, V0301.
-#[test]
-fn case_58_divided_heads_are_put_together() {
-    assert_eq!(refusal(SHARED_GAIN), "");
-    let gather = "%whole = all_gather %z {axis = tp, dim = 1} : f32[T, 4, 8]";
-    let local = "%whole = neg %z : f32[T, 4 @tp, 8]";
-    let words = "`x` takes whole tensors, not f32[T, 4 @tp, 8]";
-    assert_eq!(changed(SHARED_GAIN, gather, local), words);
-    let paid = "%sum = all_reduce %part {axes = [tp]} : f32[8]";
-    let squared = "%sum = mul %part, %part : f32[8] partial(tp)";
-    assert_eq!(changed(SHARED_GAIN, paid, squared), "a sum is still owed: f32[8] partial(tp)");
-    let twice = paid.to_string() + "\n  %again = all_reduce %sum {axes = [tp]} : f32[8]";
-    assert_eq!(changed(SHARED_GAIN, paid, &twice), "no sum over tp is owed");
-}
-
-/// The gradient that every rank has a part of does not leave without its sum.
-#[test]
-fn case_59_a_gradient_owes_no_sum() {
-    let paid = "%sum = all_reduce %part {axes = [tp]} : f32[8]";
-    let doubled = "%sum = add %part, %part : f32[8] partial(tp)";
-    assert_eq!(
-        changed(SHARED_GAIN, paid, doubled),
-        "the gradient of `out_norm.weight` leaves while a sum over tp is owed: f32[8] partial(tp)"
-    );
 }
 
 const HEADS: &str = "

@@ -51,7 +51,7 @@ fn case_70_a_tied_table_is_one_parameter() {
     let optimizers: Vec<_> = steps
         .iter()
         .filter_map(|s| match s {
-            Step::Run { program, inputs, outputs, .. } if program == "optimizer" => {
+            Step::Run { program, inputs, outputs, .. } if program == "optimizer.0" => {
                 Some((inputs, outputs))
             }
             _ => None,
