@@ -195,9 +195,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dims: &["docs + 1"],
         fill: Fill::Last,
         cut: Cut::Valid,
-        evaluate: |_, batch| {
-            Ok(HostTensor::vector(HostData::I32(batch.layout.cu_seqlens().to_vec())))
-        },
+        evaluate: |_, batch| Ok(boundaries(batch.layout.cu_seqlens())),
     },
     HostFunction {
         name: "cu_seqlens_padded",
@@ -207,9 +205,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dims: &["docs + 1"],
         fill: Fill::Last,
         cut: Cut::Padded,
-        evaluate: |_, batch| {
-            Ok(HostTensor::vector(HostData::I32(batch.layout.cu_seqlens_padded().to_vec())))
-        },
+        evaluate: |_, batch| Ok(boundaries(batch.layout.cu_seqlens_padded())),
     },
     HostFunction {
         name: "seq_idx",
@@ -345,9 +341,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dims: &["docs + 1"],
         fill: Fill::Last,
         cut: Cut::Whole,
-        evaluate: |_, batch| {
-            Ok(HostTensor::vector(HostData::I32(batch.layout.cu_seqlens().to_vec())))
-        },
+        evaluate: |_, batch| Ok(boundaries(batch.layout.cu_seqlens())),
     },
     HostFunction {
         name: "pack_cu_seqlens_padded",
@@ -357,9 +351,7 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         dims: &["docs + 1"],
         fill: Fill::Last,
         cut: Cut::Whole,
-        evaluate: |_, batch| {
-            Ok(HostTensor::vector(HostData::I32(batch.layout.cu_seqlens_padded().to_vec())))
-        },
+        evaluate: |_, batch| Ok(boundaries(batch.layout.cu_seqlens_padded())),
     },
     HostFunction {
         name: "pack_rows",
@@ -393,6 +385,10 @@ pub static HOST_FUNCTIONS: &[HostFunction] = &[
         evaluate: |_, batch| Ok(row_numbers(batch)),
     },
 ];
+
+fn boundaries(cu: &[i32]) -> HostTensor {
+    HostTensor::vector(HostData::I32(cu.to_vec()))
+}
 
 fn row_numbers(batch: &Batch) -> HostTensor {
     vector((0..batch.tokens() as i64).collect())
