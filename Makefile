@@ -16,7 +16,7 @@ demo: setup
 	@echo "the plan as a page: target/demo/report.html"
 
 test: setup
-	cargo test --workspace
+	cargo test --workspace --no-fail-fast
 
 test-all: setup
 	cargo test --workspace --exclude vlmc-training-tests -- --include-ignored
